@@ -1,0 +1,164 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"lockrun/locks"
+	"lockrun/runner/supervise"
+)
+
+// watch is what is learned while the child's tree lives.
+type watch struct {
+	hold    *locks.Hold
+	started bool
+	exited  bool
+	status  supervise.Status
+	lost    error // why lockrun ended the child
+	timeout bool
+	dead    bool  // proof of death
+	refused error // the child never existed
+	note    string
+}
+
+// supervise starts the child, keeps the locks while it lives, and sees to the
+// record and the release when its tree is dead.
+func (x *run) supervise() Result {
+	keeps := []locks.Keep{{Name: "lease", Sent: x.leaseSent, Renew: x.renewLease}}
+	if x.filtered {
+		keeps = append(keeps, locks.Keep{Name: x.FilterName, Sent: x.filterSent, Renew: x.Filter.Renew, Optional: x.Preferred})
+	}
+	w := &watch{hold: locks.NewHold(x.Clock, x.Timing, keeps...)}
+	defer w.hold.Stop()
+	x.Child.Start(x.variables(), x.Timing.KillAt(x.windowEnd()))
+	x.attend(w)
+	w.hold.Stop()
+	if w.refused != nil {
+		return x.neverStarted(w.refused)
+	}
+	return x.finish(w)
+}
+
+// attend serves until the tree is dead, given up, or was never there.
+func (x *run) attend(w *watch) {
+	alarm := x.Clock.NewAlarm()
+	defer alarm.Stop()
+	events, updates := x.Child.Events(), w.hold.Updates()
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				return
+			}
+			x.childEvent(w, e)
+			if e.Kind == supervise.Started && x.spec.MaxRuntime > 0 {
+				alarm.Set(x.Clock.Now().Add(x.spec.MaxRuntime))
+			}
+		case u := <-updates:
+			x.holdUpdate(w, u)
+		case sig := <-x.Signals:
+			if s, ok := sig.(syscall.Signal); ok {
+				x.Child.Signal(s)
+			}
+		case <-alarm.C():
+			x.overtime(w)
+		}
+	}
+}
+
+func (x *run) childEvent(w *watch, e supervise.Event) {
+	switch e.Kind {
+	case supervise.Started:
+		w.started = true
+		x.report(Event{Kind: EventStarted, Level: Info, PID: e.PID})
+	case supervise.NotStarted:
+		w.refused = e.Err
+	case supervise.Exited:
+		w.exited, w.status = true, e.Status
+	case supervise.Leftovers:
+		w.note = fmt.Sprintf("%d descendants outlived the child", e.Count)
+		x.report(Event{Kind: EventEnded, Level: Warn, Note: w.note, Err: e.Err})
+	case supervise.TermSent:
+		// The supervision ends the tree by itself at its deadline. After the
+		// child's own end this is about leftovers, which change no result.
+		if !w.exited && w.lost == nil && !w.timeout {
+			w.lost = e.Err
+		}
+		x.report(Event{Kind: EventTermSent, Level: Info, Err: e.Err})
+	case supervise.KillSent:
+		x.report(Event{Kind: EventKillSent, Level: Info, Err: e.Err})
+	case supervise.TakenOver:
+		if w.lost == nil {
+			w.lost = e.Err
+		}
+		x.report(Event{Kind: EventKillSent, Level: Info, Err: e.Err})
+	case supervise.Empty:
+		w.dead = true
+	case supervise.Stuck:
+		w.lost = fmt.Errorf("the child could not be killed, processes %v live on; the lease is left to expire", e.PIDs)
+	}
+}
+
+func (x *run) holdUpdate(w *watch, u locks.Update) {
+	switch u.Kind {
+	case locks.Extended:
+		x.Child.Extend(u.KillAt)
+	case locks.RenewFailed:
+		x.report(Event{Kind: EventRenewFailed, Level: Info, Err: fmt.Errorf("%s: %w", u.Tier, u.Err)})
+	case locks.Dropped:
+		x.report(Event{Kind: EventQuorumLost, Level: Warn, Err: u.Err, Note: "going on with the lease alone"})
+	case locks.Lost:
+		// The supervision may have met the deadline first; this knows why it did.
+		if !w.exited && (w.lost == nil || errors.Is(w.lost, supervise.ErrDeadline)) {
+			w.lost = u.Err
+		}
+		x.Child.Terminate(u.KillAt, u.Err)
+	}
+}
+
+// overtime ends a child that has run for --max-runtime. A deadline of the locks
+// that comes earlier still holds.
+func (x *run) overtime(w *watch) {
+	if w.timeout || w.exited || w.lost != nil {
+		return
+	}
+	w.timeout = true
+	x.Child.Terminate(x.Clock.Now().Add(x.Timing.KillAfter), errOvertime)
+}
+
+var errOvertime = errors.New("it ran longer than --max-runtime")
+
+// variables is what the child's environment gets in addition to the caller's.
+func (x *run) variables() []string {
+	vars := []string{
+		"LOCKRUN_NAME=" + x.req.Name,
+		"LOCKRUN_RUN_ID=" + x.req.RunID,
+		"LOCKRUN_ATTEMPT=" + strconv.Itoa(x.answer.Attempt),
+		"LOCKRUN_TOKEN=" + strconv.FormatInt(x.answer.Token, 10),
+	}
+	if x.req.Date != "" {
+		vars = append(vars, "LOCKRUN_DATE="+x.req.Date)
+	}
+	return vars
+}
+
+// ChildVariables are the names that [Runner] sets for the child. A value that
+// lockrun inherited must not reach the child of a run without a date.
+var ChildVariables = []string{"LOCKRUN_NAME", "LOCKRUN_RUN_ID", "LOCKRUN_ATTEMPT", "LOCKRUN_TOKEN", "LOCKRUN_DATE"}
+
+// SignalName is the name of a signal as in kill -l, with SIG.
+func SignalName(sig os.Signal) string {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return sig.String()
+	}
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return "signal " + strconv.Itoa(int(s)) // a real-time signal has no name
+}

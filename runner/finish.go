@@ -1,0 +1,149 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"lockrun/guard"
+	"lockrun/locks"
+	"lockrun/runner/supervise"
+)
+
+func (x *run) renewLease(ctx context.Context) error { return x.Store.Renew(ctx, &x.req) }
+
+// neverStarted frees the date of a child that never existed.
+func (x *run) neverStarted(err error) Result {
+	code := ExitSystem
+	switch {
+	case errors.Is(err, supervise.ErrTooLate):
+		code = ExitUnavailable
+	case errors.Is(err, supervise.ErrGuardian):
+		// code stays: the system is at fault, whatever errno is inside
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		code = ExitNotFound
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EPERM),
+		errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.ETXTBSY), errors.Is(err, syscall.ELIBBAD),
+		errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ELOOP):
+		code = ExitNotExec
+	}
+	e := Event{Kind: EventUnavailable, Level: Error, Err: fmt.Errorf("start %q: %w", x.req.Command[0], err)}
+	if x.undo(fmt.Sprintf("the child could not be started: %v", err)) != nil {
+		e.Note = x.leftBehind()
+	}
+	x.releaseFilter()
+	return x.final(e, Result{Code: code})
+}
+
+// finish records the end and releases, once the tree is dead; a tree that could
+// not be killed is recorded and nothing is released.
+func (x *run) finish(w *watch) Result {
+	end := x.end(w)
+	endedAt := time.Now()
+	err := x.record(&end)
+	if w.dead {
+		x.releaseFilter()
+	}
+	how := ending{lost: w.lost != nil, timeout: w.timeout, recorded: err == nil, status: w.status}
+	e := Event{Kind: EventEnded, Level: Info, Status: &w.status, EndedAt: endedAt}
+	switch {
+	case w.lost != nil:
+		e.Kind, e.Level, e.Err = EventLost, Error, w.lost
+	case w.timeout:
+		e.Level, e.Err = Error, errOvertime
+	}
+	if !w.exited {
+		e.Status = nil
+	}
+	switch {
+	case err == nil:
+		x.report(Event{Kind: EventRecorded, Level: Info})
+	case e.Level == Error: // one line says both
+		e.Note = fmt.Sprintf("and the result could not be stored: %v", err)
+	default:
+		e.Kind, e.Level, e.Err = EventUnrecorded, Error, err
+	}
+	return x.final(e, how.result())
+}
+
+// end is the record of what happened.
+func (x *run) end(w *watch) guard.End {
+	e := guard.End{
+		Name: x.req.Name, Date: x.req.Date, RunID: x.req.RunID,
+		AtLeast: x.spec.AtLeast, KeepRunning: !w.dead, Reason: w.note,
+	}
+	if w.exited {
+		if w.status.Signal != 0 {
+			e.Signal = SignalName(w.status.Signal)
+		} else {
+			code := w.status.Code
+			e.ExitCode = &code
+		}
+	}
+	switch {
+	case w.lost != nil:
+		e.Outcome, e.Reason = guard.OutcomeLost, w.lost.Error()
+	case w.timeout:
+		e.Outcome, e.Reason = guard.OutcomeTimeout, errOvertime.Error()
+	case w.status.Signal == 0 && w.status.Code == 0:
+		e.Outcome = guard.OutcomeSucceeded
+	default:
+		e.Outcome = guard.OutcomeFailed
+	}
+	return e
+}
+
+// record stores the end. A store that is away is asked again for one ttl, or
+// until a signal says that nobody wants to wait for it.
+func (x *run) record(end *guard.End) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-x.Signals:
+			// A healthy store answers within this time.
+			t := time.NewTimer(signalPatience)
+			defer t.Stop()
+			select {
+			case <-t.C:
+				cancel()
+			case <-ctx.Done():
+			}
+		case <-ctx.Done():
+		}
+	}()
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(max(x.Timing.Call/20, 10*time.Millisecond)),
+		backoff.WithMaxInterval(x.Timing.Call),
+		backoff.WithMaxElapsedTime(0), // the bound is the ttl, by our own clock
+	)
+	giveUp := x.Clock.Now().Add(x.Timing.TTL)
+	for {
+		err := x.recordOnce(ctx, end)
+		var setup *locks.SetupError
+		if err == nil || errors.As(err, &setup) || ctx.Err() != nil {
+			return err
+		}
+		pause := retry.NextBackOff()
+		if x.Clock.Now().Add(pause) > giveUp {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+}
+
+func (x *run) recordOnce(ctx context.Context, end *guard.End) error {
+	ctx, cancel := context.WithTimeout(ctx, x.Timing.Call)
+	defer cancel()
+	return x.Store.Finish(ctx, end)
+}

@@ -1,0 +1,104 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"lockrun/locks"
+)
+
+// failed ends a run whose doors answered with an error, and takes back what may
+// have been taken.
+func (x *run) failed(err error) Result {
+	return x.unavailable(err, !x.giveBack())
+}
+
+// unavailable reports a door that could not decide, with the code that fits.
+func (x *run) unavailable(err error, leftBehind bool) Result {
+	e := Event{Kind: EventUnavailable, Level: Error, Err: err}
+	code := ExitUnavailable
+	var (
+		setup *locks.SetupError
+		away  *locks.UnavailableError
+		date  *DateError
+	)
+	switch {
+	case errors.As(err, &setup):
+		e.Kind, e.Next, code = EventConfig, setup.Next, ExitConfig
+	case errors.As(err, &date):
+		e.Kind, code = EventUsage, ExitUsage
+	case errors.As(err, &away):
+		e.Next = away.Next
+	}
+	if leftBehind {
+		e.Note = x.leftBehind()
+	}
+	return x.final(e, Result{Code: code})
+}
+
+// leftBehind says what could not be taken back.
+func (x *run) leftBehind() string {
+	if x.req.Date == "" {
+		return "the lease may stay taken for up to one ttl"
+	}
+	return "the date may be taken by this run, which started nothing: see `lockrun status`"
+}
+
+// abandon ends a run that a signal stopped before the child existed. What was
+// taken, or may still be taken by a request under way, goes back.
+func (x *run) abandon(sig os.Signal) Result {
+	if !x.giveBack() {
+		return x.final(Event{Kind: EventUnavailable, Level: Error, Err: errors.New("stopped by " + SignalName(sig)), Note: x.leftBehind()}, died(sig))
+	}
+	return died(sig)
+}
+
+// giveBackAfterSignal bounds the undo when a signal ends the run: together with
+// signalPatience it stays below the second that lockrun promises.
+const giveBackAfterSignal = 600 * time.Millisecond
+
+// bounded is a context for giving back: it does not end with the run's own.
+func (x *run) bounded() (context.Context, context.CancelFunc) {
+	bound := x.Timing.Call
+	if x.interrupted() {
+		bound = min(bound, giveBackAfterSignal)
+	}
+	return context.WithTimeout(context.Background(), bound)
+}
+
+// giveBack returns what the run has taken: the lease and the date, or whatever a
+// request without an answer may yet take, then the filter. It says whether the
+// first is certain; the filter's key ends by itself in any case.
+func (x *run) giveBack() (clean bool) {
+	clean = !x.mayHold || x.undo("lockrun ended before the child was started") == nil
+	x.releaseFilter()
+	return clean
+}
+
+// undo makes the store forget the run, except for the attempt's own row.
+func (x *run) undo(reason string) error {
+	ctx, cancel := x.bounded()
+	defer cancel()
+	err := x.Store.Undo(ctx, &x.req, reason)
+	if err != nil {
+		x.report(Event{Kind: EventUnavailable, Level: Debug, Err: err})
+		return err
+	}
+	x.mayHold = false
+	return nil
+}
+
+// releaseFilter gives the filter back, or what a half-won one left on some node.
+func (x *run) releaseFilter() {
+	if x.Filter == nil {
+		return
+	}
+	ctx, cancel := x.bounded()
+	defer cancel()
+	if err := x.Filter.Release(ctx); err != nil {
+		x.report(Event{Kind: EventReleased, Level: Debug, Err: err})
+	}
+	x.filtered = false
+}

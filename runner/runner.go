@@ -1,0 +1,114 @@
+package runner
+
+import (
+	"os"
+	"time"
+
+	"lockrun/guard"
+	"lockrun/locks"
+)
+
+// Runner does one run. All fields but Filter, Signals and Report are required.
+type Runner struct {
+	// Filter is the first door; nil if there is none (Postgres alone).
+	Filter     locks.Filter
+	FilterName string // for people: "quorum", "file lock"
+	// Preferred lets a run go on without a filter that can't be reached.
+	Preferred bool
+	Store     guard.Store
+	Child     Child
+	Clock     locks.Clock
+	Timing    locks.Timing
+	// Signals delivers what lockrun itself receives. Before the child exists any
+	// of them ends the run; afterwards they are the child's.
+	Signals <-chan os.Signal
+	// Report takes every event; one goroutine calls it.
+	Report func(Event)
+}
+
+// Spec says what to run.
+type Spec struct {
+	// Request is complete except for the date and Elapsed, which the run finds.
+	Request  guard.Request
+	Date     guard.DateSpec
+	Zone     *time.Location
+	DayStart time.Duration
+	// Started is when lockrun was started, by the clock that deadlines use and
+	// by the host's.
+	Started     locks.Instant
+	StartedWall time.Time
+
+	Wait       time.Duration // how long to wait for the current holder
+	MaxRuntime time.Duration // 0 = none
+	AtLeast    time.Duration
+	HeldCode   int // --conflict-exit-code
+	DoneCode   int // --done-exit-code
+}
+
+// run is the state of one Run.
+type run struct {
+	*Runner
+	spec Spec
+	req  guard.Request
+	// stopped is closed when a signal came before the child existed.
+	stopped chan struct{}
+	signal  os.Signal // that signal; read after stopped is closed
+	// filtered tells whether the filter is ours, and since which request.
+	filtered   bool
+	filterSent locks.Instant
+	leaseSent  locks.Instant
+	answer     guard.Answer
+	// mayHold is set while lease and date are ours, or may become ours by a
+	// request whose answer never came.
+	mayHold       bool
+	warnedOfClock bool
+}
+
+// Run goes through the doors, runs the child, and returns how lockrun ends. It
+// returns only after whatever it took was given back, left to expire on
+// purpose, or reported.
+func (r *Runner) Run(spec Spec) Result {
+	x := &run{Runner: r, spec: spec, req: spec.Request, stopped: make(chan struct{})}
+	if x.Report == nil {
+		x.Report = func(Event) {}
+	}
+	x.req.Elapsed = func() time.Duration { return x.Clock.Now().Sub(spec.Started) }
+	defer x.close()
+
+	unwatch := x.watchSignals()
+	granted, res := x.enter()
+	early := unwatch()
+	if !granted {
+		x.Child.Close()
+		return res
+	}
+	if early != nil {
+		x.Child.Close()
+		return x.abandon(early)
+	}
+	return x.supervise()
+}
+
+func (x *run) close() {
+	x.Store.Close()
+	if x.Filter != nil {
+		x.Filter.Close()
+	}
+}
+
+// report fills in what every event of this run shares.
+func (x *run) report(e Event) {
+	e.Date = x.req.Date
+	if e.Token == 0 {
+		e.Token = x.answer.Token
+	}
+	x.Report(e)
+}
+
+// final reports the event that explains the exit code, and returns that.
+func (x *run) final(e Event, res Result) Result {
+	code := res.Shown()
+	e.ExitCode = &code
+	x.report(e)
+	return res
+}
