@@ -1,0 +1,27 @@
+package guard
+
+import "context"
+
+// Store keeps leases, guard rows and attempts. One goroutine at a time calls it.
+//
+// Errors are *locks.UnavailableError (nobody could decide), *locks.SetupError
+// (trying again won't help), or ctx's own.
+type Store interface {
+	// Acquire takes lease, guard row and attempt in one durable transaction, or
+	// nothing. It connects when it has to. A lost answer is asked for again with
+	// the same run id until ctx ends; then the error says Taken.
+	Acquire(ctx context.Context, r *Request) (Answer, error)
+	// Renew keeps the lease for another ttl: nil; an error matching
+	// [locks.ErrLost] when the row is not ours or has expired; another error
+	// when nobody knows. It tries once.
+	Renew(ctx context.Context, r *Request) error
+	// Finish records the end and releases the lease in one durable transaction.
+	// It tries once and may be repeated; a late one never touches a newer attempt.
+	Finish(ctx context.Context, e *End) error
+	// Undo takes back what Acquire took or may still take for this run id: the
+	// lease ends, the guard row goes, the attempt stays as not_started. It tries
+	// once and may be repeated.
+	Undo(ctx context.Context, r *Request, reason string) error
+	// Close drops the connection. The store may be used again afterwards.
+	Close()
+}
