@@ -88,9 +88,12 @@ func URLs(nodes []*Redis) []string {
 }
 
 // Client connects as the default user, for a test to look at the keys.
-func (r *Redis) Client() *redis.Client {
+func (r *Redis) Client() *redis.Client { return ClientFor(r.URL()) }
+
+// ClientFor is [Redis.Client] for a node of another process.
+func ClientFor(url string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: r.Addr(), Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
+		Addr: strings.TrimPrefix(url, "redis://"), Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
