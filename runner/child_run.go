@@ -35,7 +35,7 @@ func (x *run) supervise() Result {
 	}
 	w := &watch{hold: locks.NewHold(x.Clock, x.Timing, keeps...)}
 	defer w.hold.Stop()
-	x.Child.Start(x.variables(), x.Timing.KillAt(x.windowEnd()))
+	x.child.Start(x.variables(), x.Timing.KillAt(x.windowEnd()))
 	x.attend(w)
 	w.hold.Stop()
 	if w.refused != nil {
@@ -48,7 +48,7 @@ func (x *run) supervise() Result {
 func (x *run) attend(w *watch) {
 	alarm := x.Clock.NewAlarm()
 	defer alarm.Stop()
-	events, updates := x.Child.Events(), w.hold.Updates()
+	events, updates := x.child.Events(), w.hold.Updates()
 	for {
 		select {
 		case e, open := <-events:
@@ -63,7 +63,7 @@ func (x *run) attend(w *watch) {
 			x.holdUpdate(w, u)
 		case sig := <-x.Signals:
 			if s, ok := sig.(syscall.Signal); ok {
-				x.Child.Signal(s)
+				x.child.Signal(s)
 			}
 		case <-alarm.C():
 			x.overtime(w)
@@ -107,7 +107,7 @@ func (x *run) childEvent(w *watch, e supervise.Event) {
 func (x *run) holdUpdate(w *watch, u locks.Update) {
 	switch u.Kind {
 	case locks.Extended:
-		x.Child.Extend(u.KillAt)
+		x.child.Extend(u.KillAt)
 	case locks.RenewFailed:
 		x.report(Event{Kind: EventRenewFailed, Level: Info, Err: fmt.Errorf("%s: %w", u.Tier, u.Err)})
 	case locks.Dropped:
@@ -117,7 +117,7 @@ func (x *run) holdUpdate(w *watch, u locks.Update) {
 		if !w.exited && (w.lost == nil || errors.Is(w.lost, supervise.ErrDeadline)) {
 			w.lost = u.Err
 		}
-		x.Child.Terminate(u.KillAt, u.Err)
+		x.child.Terminate(u.KillAt, u.Err)
 	}
 }
 
@@ -128,7 +128,7 @@ func (x *run) overtime(w *watch) {
 		return
 	}
 	w.timeout = true
-	x.Child.Terminate(x.Clock.Now().Add(x.Timing.KillAfter), errOvertime)
+	x.child.Terminate(x.Clock.Now().Add(x.Timing.KillAfter), errOvertime)
 }
 
 var errOvertime = errors.New("it ran longer than --max-runtime")

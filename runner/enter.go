@@ -83,6 +83,10 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 		return nil, false, x.abandon(x.signal)
 	}
 
+	if err := x.prepareChild(); err != nil {
+		x.giveBack()
+		return nil, false, x.final(Event{Kind: EventUnavailable, Level: Error, Err: err}, Result{Code: ExitSystem})
+	}
 	err := x.tryStore(left)
 	if x.interrupted() {
 		return nil, false, x.abandon(x.signal)
@@ -109,6 +113,18 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 	}
 	x.giveBack()
 	return nil, false, x.final(Event{Kind: EventRefused, Level: Error, Prior: x.answer.Prior, Verdict: x.answer.Verdict}, Result{Code: ExitRefused})
+}
+
+// prepareChild begins the supervision, once for all tries.
+func (x *run) prepareChild() error {
+	if x.child != nil {
+		return nil
+	}
+	c, err := x.NewChild()
+	if err == nil {
+		x.child = c
+	}
+	return err
 }
 
 // tryFilter asks at the first door. Under --quorum preferred a quorum that

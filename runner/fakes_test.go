@@ -190,7 +190,7 @@ func newStage(t *testing.T) *stage {
 	s.child = &fakeChild{clock: s.clock, runs: time.Second, events: make(chan supervise.Event)}
 	s.begun = s.clock.Now()
 	s.runner = &Runner{
-		Filter: s.filter, FilterName: "quorum", Store: s.store, Child: s.child, Clock: s.clock, Timing: timing,
+		Filter: s.filter, FilterName: "quorum", Store: s.store, NewChild: func() (Child, error) { return s.child, nil }, Clock: s.clock, Timing: timing,
 		Signals: s.signals, Report: func(e Event) { s.events = append(s.events, e) },
 	}
 	s.spec = Spec{

@@ -16,9 +16,12 @@ type Runner struct {
 	// Preferred lets a run go on without a filter that can't be reached.
 	Preferred bool
 	Store     guard.Store
-	Child     Child
-	Clock     locks.Clock
-	Timing    locks.Timing
+	// NewChild begins the supervision of the child, which then waits for its
+	// start. It is called once the filter is ours, so that whoever loses there
+	// spends nothing on it, and while the store is being asked.
+	NewChild func() (Child, error)
+	Clock    locks.Clock
+	Timing   locks.Timing
 	// Signals delivers what lockrun itself receives. Before the child exists any
 	// of them ends the run; afterwards they are the child's.
 	Signals <-chan os.Signal
@@ -48,8 +51,9 @@ type Spec struct {
 // run is the state of one Run.
 type run struct {
 	*Runner
-	spec Spec
-	req  guard.Request
+	child Child // nil until the filter was passed
+	spec  Spec
+	req   guard.Request
 	// stopped is closed when a signal came before the child existed.
 	stopped chan struct{}
 	signal  os.Signal // that signal; read after stopped is closed
@@ -78,18 +82,19 @@ func (r *Runner) Run(spec Spec) Result {
 	unwatch := x.watchSignals()
 	granted, res := x.enter()
 	early := unwatch()
-	if !granted {
-		x.Child.Close()
+	switch {
+	case !granted:
 		return res
-	}
-	if early != nil {
-		x.Child.Close()
+	case early != nil:
 		return x.abandon(early)
 	}
 	return x.supervise()
 }
 
 func (x *run) close() {
+	if x.child != nil {
+		x.child.Close() // does nothing once the child was started
+	}
 	x.Store.Close()
 	if x.Filter != nil {
 		x.Filter.Close()

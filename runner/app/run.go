@@ -69,9 +69,8 @@ func (in *invocation) run(s *settings) error {
 			return &exitError{runner.EventUnavailable, runner.ExitSystem, err}
 		}
 	}
-	r.Child, err = supervise.New(supervise.Options{Path: path, Argv: in.command, Timing: c.timing, Leftovers: c.leftovers})
-	if err != nil {
-		return &exitError{runner.EventUnavailable, runner.ExitSystem, err}
+	r.NewChild = func() (runner.Child, error) {
+		return supervise.New(supervise.Options{Path: path, Argv: in.command, Timing: c.timing, Leftovers: c.leftovers})
 	}
 	runID := uuid.NewString()
 	in.log.runID = runID
