@@ -1,0 +1,108 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"lockrun/guard"
+	"lockrun/locks"
+)
+
+// Renew implements [guard.Store].
+func (s *Store) Renew(ctx context.Context, r *guard.Request) error {
+	return s.transact(ctx, func(t *transaction) error {
+		kept, err := t.exec(`UPDATE lease SET renewed_at = ?, expires_at = ? WHERE name = ? AND run_id = ? AND expires_at > ?`,
+			text(t.now), text(t.now.Add(r.TTL)), r.Name, r.RunID, text(t.now))
+		if err == nil && kept == 0 {
+			err = fmt.Errorf("lease of %q: %w", r.Name, locks.ErrLost)
+		}
+		return err
+	})
+}
+
+// Finish implements [guard.Store]. A database that knows nothing of the run is
+// an error: the outcome would be lost without a word.
+func (s *Store) Finish(ctx context.Context, e *guard.End) error {
+	return s.transact(ctx, func(t *transaction) error {
+		outcome, err := t.outcome(e.RunID)
+		if err != nil {
+			return err
+		}
+		if outcome == "" {
+			return s.setup(fmt.Errorf("has no record of run %s", e.RunID), "find out who removed or replaced it")
+		}
+		return t.finish(e)
+	})
+}
+
+func (t *transaction) finish(e *guard.End) error {
+	args := []any{
+		sql.Named("name", e.Name), sql.Named("date", e.Date), sql.Named("run_id", e.RunID),
+		sql.Named("state", string(e.Outcome.State())), sql.Named("outcome", string(e.Outcome)), sql.Named("exit_code", e.ExitCode),
+		sql.Named("signal", orNull(e.Signal)), sql.Named("reason", orNull(e.Reason)), sql.Named("now", text(t.now)),
+		sql.Named("alive", e.KeepRunning),
+	}
+	if !e.KeepRunning {
+		if err := t.endLease(e.Name, e.RunID, e); err != nil {
+			return err
+		}
+		if e.Outcome.State() != "" {
+			_, err := t.exec(`
+				UPDATE run SET state = :state, ended_at = max(started_at, :now), exit_code = :exit_code, signal = :signal, reason = :reason
+				 WHERE name = :name AND run_date = :date AND run_id = :run_id AND state = 'running'`, args...)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	_, err := t.exec(`
+		UPDATE attempt SET outcome = :outcome, exit_code = :exit_code, signal = :signal, reason = :reason,
+		       ended_at = CASE WHEN NOT :alive THEN max(started_at, :now) END
+		 WHERE run_id = :run_id AND outcome IN ('running', 'unknown')`, args...)
+	return err
+}
+
+// endLease ends the live lease of a run now or, when e says so, a while after
+// it was acquired. It never gives life to one that is over.
+func (t *transaction) endLease(name, runID string, e *guard.End) error {
+	lease, err := t.lease(name)
+	if err != nil || lease == nil || lease.RunID != runID || !lease.Until.After(t.now) {
+		return err
+	}
+	until := t.now
+	if e != nil && lease.Since.Add(e.AtLeast).After(until) {
+		until = lease.Since.Add(e.AtLeast)
+	}
+	_, err = t.exec(`UPDATE lease SET expires_at = ? WHERE name = ?`, text(until), name)
+	return err
+}
+
+// Undo implements [guard.Store].
+func (s *Store) Undo(ctx context.Context, r *guard.Request, reason string) error {
+	return s.transact(ctx, func(t *transaction) error {
+		if err := t.putAttempt(r, 1, 0, guard.OutcomeNotStarted, reason); err != nil {
+			return err
+		}
+		outcome, err := t.outcome(r.RunID)
+		if err != nil || outcome != guard.OutcomeNotStarted {
+			return err // it ended otherwise
+		}
+		if err := t.endLease(r.Name, r.RunID, nil); err != nil {
+			return err
+		}
+		gone, err := t.exec(`DELETE FROM run WHERE name = ? AND run_date = ? AND run_id = ? AND state = 'running'`, r.Name, r.Date, r.RunID)
+		if err != nil || gone == 0 {
+			return err
+		}
+		// Undoing a rerun must not open a door that was shut: the date gets the
+		// end of its last attempt whose child started. One that has not ended
+		// provably is unknown.
+		_, err = t.exec(`
+			INSERT INTO run (name, run_date, state, run_id, attempt, started_at, ended_at, exit_code, signal, reason)
+			SELECT name, run_date, CASE WHEN ended_at IS NULL THEN 'running' WHEN outcome = 'succeeded' THEN 'succeeded' ELSE 'failed' END,
+			       run_id, attempt, started_at, ended_at, exit_code, signal, reason
+			  FROM attempt WHERE name = ? AND run_date = ? AND outcome <> 'not_started' ORDER BY attempt DESC LIMIT 1`, r.Name, r.Date)
+		return err
+	})
+}

@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockrun/guard"
+	"lockrun/locks"
+)
+
+// timeText has a fixed width, so that times compare as text.
+const timeText = "2006-01-02T15:04:05.000000000Z"
+
+func text(t time.Time) string { return t.UTC().Format(timeText) }
+
+// instant reads a time from a column of text.
+type instant struct{ time.Time }
+
+// Scan implements [sql.Scanner]; null is the zero time.
+func (i *instant) Scan(column any) (err error) {
+	switch c := column.(type) {
+	case nil:
+		i.Time = time.Time{}
+	case string:
+		i.Time, err = time.Parse(timeText, c)
+	default:
+		err = fmt.Errorf("a time of type %T", column)
+	}
+	return err
+}
+
+// orNull is null for the empty text.
+func orNull(text string) sql.Null[string] { return sql.Null[string]{V: text, Valid: text != ""} }
+
+// arguments is a command as JSON. Bytes that are no UTF-8 are replaced.
+func arguments(command []string) (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // "&&" is easier to read
+	if err := e.Encode(command); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// lease reads the lease row of name, or nil.
+func (t *transaction) lease(name string) (*locks.Holder, error) {
+	h, since, until := locks.Holder{}, instant{}, instant{}
+	err := t.QueryRowContext(t.ctx, `SELECT run_id, holder, pid, acquired_at, expires_at, token FROM lease WHERE name = ?`, name).
+		Scan(&h.RunID, &h.Text, &h.PID, &since, &until, &h.Token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	h.Since, h.Until = since.Time, until.Time
+	return &h, err
+}
+
+// run reads the guard row of name and date, or nil.
+func (t *transaction) run(name, date string) (*guard.Run, error) {
+	r := guard.Run{Name: name, Date: date}
+	var started, ended instant
+	err := t.QueryRowContext(t.ctx, `
+		SELECT r.state, r.run_id, r.attempt, r.started_at, r.ended_at, r.exit_code,
+		       coalesce(r.signal, ''), coalesce(r.reason, ''), coalesce(a.holder, ''), coalesce(a.host, ''), coalesce(a.pid, 0)
+		  FROM run r LEFT JOIN attempt a ON a.run_id = r.run_id
+		 WHERE r.name = ? AND r.run_date = ?`, name, date).
+		Scan(&r.State, &r.RunID, &r.Attempt, &started, &ended, &r.ExitCode, &r.Signal, &r.Reason, &r.Holder, &r.Host, &r.PID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	r.StartedAt, r.EndedAt = started.Time, ended.Time
+	return &r, err
+}
+
+// outcome reads how far the attempt of that run id is; "" = there is none.
+func (t *transaction) outcome(runID string) (o guard.Outcome, err error) {
+	err = t.QueryRowContext(t.ctx, `SELECT outcome FROM attempt WHERE run_id = ?`, runID).Scan(&o)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return o, err
+}
+
+// exec runs one statement and tells how many rows it changed.
+func (t *transaction) exec(statement string, args ...any) (int64, error) {
+	done, err := t.ExecContext(t.ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return done.RowsAffected()
+}
