@@ -10,6 +10,10 @@ const (
 	// MinTTL is the smallest ttl: below it the renewals have no room for a
 	// single slow call.
 	MinTTL = time.Second
+	// MaxTTL keeps a lease that nobody renews from shutting a name for longer
+	// than a night's work is late. It is far below what a reader of the lease
+	// table takes for absurd.
+	MaxTTL = 24 * time.Hour
 	// maxCall keeps a hung server from eating the retries of a long ttl.
 	maxCall = 5 * time.Second
 	// minKillMargin is what it takes to kill a tree of processes on a busy host.
@@ -50,6 +54,9 @@ func (e *TimingError) Error() string { return e.Flag + ": " + e.Text }
 func NewTiming(ttl, killAfter time.Duration) (Timing, error) {
 	if ttl < MinTTL {
 		return Timing{}, &TimingError{"--ttl", fmt.Sprintf("%s is too short, the smallest is %s", ttl, MinTTL)}
+	}
+	if ttl > MaxTTL {
+		return Timing{}, &TimingError{"--ttl", fmt.Sprintf("%s is too long, the longest is %s: a killed run would keep the name taken for that long", ttl, MaxTTL)}
 	}
 	t := Timing{
 		TTL:        ttl,

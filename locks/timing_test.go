@@ -38,6 +38,7 @@ func TestTiming(t *testing.T) {
 			Margin: 36*time.Second + 10*time.Millisecond, KillMargin: 5 * time.Second, KillAfter: 10 * time.Second,
 		}},
 		{name: "ttl below the smallest", ttl: 999 * time.Millisecond, killAfter: -1, flag: "--ttl"},
+		{name: "ttl above the longest", ttl: 24*time.Hour + 1, killAfter: -1, flag: "--ttl"},
 		{name: "one millisecond", ttl: time.Millisecond, killAfter: -1, flag: "--ttl"},
 	}
 	for _, tt := range tests {
