@@ -1,0 +1,144 @@
+package quorum
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"lockrun/locks"
+)
+
+// Options is what a quorum is made from.
+type Options struct {
+	URLs   []string // one for each independent master
+	TLS    TLSFiles
+	Timing locks.Timing
+	Clock  locks.Clock
+	// Warn is told, once for each node and kind of fault, that a minority of
+	// the nodes is set up wrongly while the lock works. It may be nil. It is
+	// called by the goroutine that calls Acquire or Renew.
+	Warn func(node string, err error)
+	// Debug is told what may help to find a fault. It may be nil. It is called
+	// by several goroutines, also after Close, and also with lines of the Redis
+	// library that concern another Quorum of this process.
+	Debug func(msg string)
+}
+
+// TLSFiles are paths of PEM files for rediss URLs. Without CA the system's
+// roots are trusted.
+type TLSFiles struct{ CA, Cert, Key string }
+
+// OptionError says which option can't be used. Its text holds nothing of a URL
+// that may be secret.
+type OptionError struct {
+	Flag string // "--redis no. 2", "--redis-ca"
+	Text string
+}
+
+func (e *OptionError) Error() string { return e.Flag + ": " + e.Text }
+
+// targets reads the URLs and refuses the same address twice: two entries for
+// one server would make a majority out of one machine.
+func (o Options) targets() ([]target, error) {
+	if len(o.URLs) == 0 {
+		return nil, &OptionError{"--redis", "no URL given"}
+	}
+	targets := make([]target, 0, len(o.URLs))
+	first := map[string]int{}
+	for i, text := range o.URLs {
+		flag := fmt.Sprintf("--redis no. %d", i+1)
+		t, err := parseURL(text)
+		if err != nil {
+			return nil, &OptionError{flag, err.Error()}
+		}
+		if j, twice := first[t.key]; twice {
+			return nil, &locks.SetupError{
+				What: flag,
+				Err:  fmt.Errorf("%s is the same server as --redis no. %d", t.name, j),
+				Next: "list each independent master once; another database of a server is not another master",
+			}
+		}
+		first[t.key] = i + 1
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// tlsConfig loads the files. It returns nil when no target wants TLS.
+func (o Options) tlsConfig(targets []target) (*tls.Config, error) {
+	wanted := false
+	for _, t := range targets {
+		wanted = wanted || t.tls
+	}
+	for _, f := range []struct{ flag, path string }{
+		{"--redis-ca", o.TLS.CA}, {"--redis-cert", o.TLS.Cert}, {"--redis-key", o.TLS.Key},
+	} {
+		if f.path != "" && !wanted {
+			return nil, &OptionError{f.flag, "no --redis URL asks for TLS; write rediss:// instead of redis://"}
+		}
+	}
+	if !wanted {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.TLS.CA != "" {
+		pem, err := os.ReadFile(o.TLS.CA)
+		if err != nil {
+			return nil, &OptionError{"--redis-ca", err.Error()}
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, &OptionError{"--redis-ca", fmt.Sprintf("%q holds no PEM certificate", o.TLS.CA)}
+		}
+	}
+	switch {
+	case o.TLS.Cert == "" && o.TLS.Key == "":
+		return conf, nil
+	case o.TLS.Cert == "":
+		return nil, &OptionError{"--redis-key", "needs --redis-cert as well"}
+	case o.TLS.Key == "":
+		return nil, &OptionError{"--redis-cert", "needs --redis-key as well"}
+	}
+	cert, err := tls.LoadX509KeyPair(o.TLS.Cert, o.TLS.Key)
+	if err != nil {
+		flag := "--redis-cert"
+		if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) && pathErr.Path == o.TLS.Key {
+			flag = "--redis-key"
+		}
+		return nil, &OptionError{flag, err.Error()}
+	}
+	conf.Certificates = []tls.Certificate{cert}
+	return conf, nil
+}
+
+// options are those of a client that opens nothing by itself. All that could repeat a
+// request, wait longer than it is told, resolve a name early or ask the server
+// something of its own is switched off. A repeated SET NX whose first answer
+// got lost would take our own key for another's.
+func (t target) options(conf *tls.Config, patience time.Duration) *redis.Options {
+	o := &redis.Options{
+		Network: t.network, Addr: t.addr, Username: t.user, Password: t.password, DB: t.db,
+		Protocol:                 2,
+		MaxRetries:               -1, // 0 would mean three
+		DialerRetries:            1,
+		DialTimeout:              patience, // it bounds name look-up and TLS handshake as well
+		ReadTimeout:              patience,
+		WriteTimeout:             patience,
+		PoolTimeout:              patience,
+		ContextTimeoutEnabled:    true,
+		PoolSize:                 3,  // a request that was left behind must not block the next
+		PipelinePoolSize:         -1, // pipelines share the one connection
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if t.tls {
+		o.TLSConfig = conf
+	}
+	return o
+}

@@ -1,0 +1,167 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockrun/locks"
+)
+
+const (
+	// wakeLife is how long a token waits for a waiter: longer than it takes from
+	// a refused question to the pop, so that a release in between is noticed.
+	wakeLife = 5 * time.Second
+	// A pause ends when the holder's lock would end that nobody renews, but
+	// nobody waits longer than maxWait without asking again, in case that no
+	// token comes: the node that we wait at may have missed the release.
+	minWait = time.Second
+	maxWait = 10 * time.Second
+	// maxTurnedAway bounds the pause after a door further in has said "held":
+	// its holder need not have the quorum, so no token may come.
+	maxTurnedAway = 3 * time.Second
+	// waitJitter keeps waiters from asking in step after a holder has died.
+	waitJitter = time.Second
+	// popSlack is how late the answer to a pop may come.
+	popSlack = time.Second
+	// handOn bounds how long a waiter that gives up stays to pass a token on.
+	handOn = 100 * time.Millisecond
+)
+
+// Wait returns when asking again makes sense: a release has woken this waiter,
+// or the pause is over. When ctx ends it returns its error at once, after it has
+// passed on a token that may have come in the same moment.
+func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if held.Tier != tier {
+		q.turnedAway = true
+	}
+	end := time.Now().Add(pauseFor(held))
+	for _, n := range q.nodes {
+		if n.err != nil || q.name == "" {
+			continue // it did not answer when it was asked last
+		}
+		if time.Until(end) < 0 {
+			return ctx.Err()
+		}
+		token, err := q.waiter.pop(ctx, n, wakeKey(q.name), time.Until(end))
+		switch {
+		case ctx.Err() != nil:
+			q.waiter.drop(false)
+			q.passOn(n)
+			return ctx.Err()
+		case token:
+			q.woken = n
+			return nil
+		case err == nil:
+			return nil
+		}
+		q.waiter.drop(false)
+		cause, _ := n.explain(err)
+		q.debug(fmt.Sprintf("waiting at Redis node %s failed: %s", n.name, cause))
+	}
+	return sleep(ctx, time.Until(end))
+}
+
+// pauseFor is how long to wait if no token comes.
+func pauseFor(held *locks.HeldError) time.Duration {
+	limit := maxWait
+	if held.Tier != tier {
+		limit = maxTurnedAway
+	}
+	d := minWait
+	if !held.By.Until.IsZero() {
+		d = min(max(time.Until(held.By.Until), minWait), limit)
+	}
+	return d + rand.N(waitJitter)
+}
+
+// passOn leaves a token at n if the lock is free there: the one that woke us,
+// or that was sent to the connection which we have just dropped.
+func (q *Quorum) passOn(n *node) {
+	name, value, client := q.name, q.value, n.client
+	ctx, cancel := context.WithTimeout(context.Background(), handOn)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cancel()
+		_ = giveBackOn(ctx, client, name, value, true)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// waiter is the connection on which a token is waited for. It is not one of the
+// others: a blocked read ends only with its connection. Close may come from
+// another goroutine.
+type waiter struct {
+	mu     sync.Mutex
+	node   *node
+	client *redis.Client
+	closed bool
+}
+
+// at returns the client of a node and drops that of another.
+func (w *waiter) at(n *node) (*redis.Client, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, redis.ErrClosed
+	}
+	if w.node != n {
+		w.close()
+		w.node, w.client = n, n.newWaiter()
+	}
+	return w.client, nil
+}
+
+func (w *waiter) close() {
+	if w.client != nil {
+		_ = w.client.Close()
+		w.node, w.client = nil, nil
+	}
+}
+
+// drop closes the connection, for good or until it is needed again.
+func (w *waiter) drop(forGood bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = w.closed || forGood
+	w.close()
+}
+
+// pop takes a token within d. It returns when ctx ends; then the waiter must be
+// dropped.
+func (w *waiter) pop(ctx context.Context, n *node, key string, d time.Duration) (bool, error) {
+	client, err := w.at(n)
+	if err != nil {
+		return false, err
+	}
+	// The server counts in seconds, with a fraction since Redis 6.
+	seconds := strconv.FormatFloat(max(d.Seconds(), 0.001), 'f', 3, 64)
+	bounded, cancel := context.WithTimeout(ctx, d+popSlack)
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		done <- client.Do(bounded, "BLPOP", key, seconds).Err()
+	}()
+	select {
+	case err := <-done:
+		if errors.Is(err, redis.Nil) {
+			return false, nil
+		}
+		return err == nil, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
