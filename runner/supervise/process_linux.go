@@ -1,0 +1,153 @@
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a line of /proc/PID/stat.
+type process struct {
+	pid    int
+	parent int
+	state  byte   // Z = a zombie, which needs no killing
+	start  uint64 // clock ticks since boot: with pid it names one process for ever
+}
+
+func (p process) alive() bool { return p.state != 'Z' && p.state != 'X' }
+
+// readProcess returns false if there is no such process.
+func readProcess(pid int) (process, bool) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return process{}, false
+	}
+	defer unix.Close(fd)
+	var buf [1024]byte
+	n, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return process{}, false
+	}
+	// The second field is a name in parentheses that can hold anything, so
+	// count from its end. Fields 3, 4 and 22 are state, parent and start.
+	end := bytes.LastIndexByte(buf[:n], ')')
+	if end < 0 {
+		return process{}, false
+	}
+	fields := bytes.Fields(buf[end+1 : n])
+	if len(fields) < 20 {
+		return process{}, false
+	}
+	parent, err1 := strconv.Atoi(string(fields[1]))
+	start, err2 := strconv.ParseUint(string(fields[19]), 10, 64)
+	return process{pid, parent, fields[0][0], start}, err1 == nil && err2 == nil
+}
+
+// descendants are the processes below root as one pass over /proc sees them,
+// parents before children. A process that forks or dies meanwhile can hide some
+// of them, so whoever needs all asks again until wait4 knows of none.
+func descendants(root int) []process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	children := make(map[int][]process)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid); ok {
+			children[p.parent] = append(children[p.parent], p)
+		}
+	}
+	found := children[root]
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i].pid]...)
+	}
+	return found
+}
+
+// alive are the descendants that can still do something.
+func alive(root int) []process {
+	var living []process
+	for _, p := range descendants(root) {
+		if p.alive() {
+			living = append(living, p)
+		}
+	}
+	return living
+}
+
+// signal sends to exactly this process, never to a later one of the same number.
+func (p process) signal(sig syscall.Signal) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if errors.Is(err, syscall.ESRCH) {
+		return
+	}
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	// The descriptor pins whoever has the number now.
+	if again, ok := readProcess(p.pid); !ok || again.start != p.start {
+		return
+	}
+	if err == nil {
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	// No descriptor left, an old kernel, or a filter for system calls.
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		_ = syscall.Kill(p.pid, sig)
+	}
+}
+
+// killTree sends SIGKILL to everything below root and returns the pids of what
+// was alive.
+func killTree(root int) []int {
+	var pids []int
+	for _, p := range alive(root) {
+		pids = append(pids, p.pid)
+		p.signal(syscall.SIGKILL)
+	}
+	return pids
+}
+
+// killPause is the time between two passes of killTree: short while a tree that
+// forks has to be outrun, long when all that is left can't be killed.
+func killPause(elapsed time.Duration) time.Duration {
+	switch {
+	case elapsed < time.Second:
+		return 2 * time.Millisecond
+	case elapsed < 10*time.Second:
+		return 20 * time.Millisecond
+	default:
+		return 250 * time.Millisecond
+	}
+}
+
+// reap collects every child of this process that has ended, and tells whether it
+// has none left, ended or not. In a subreaper this is the kernel's word that no
+// descendant exists: it adopts each orphan below it. __WALL is for children that
+// were cloned without an exit signal.
+func reap(ended func(pid int, status syscall.WaitStatus)) (childless bool) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|unix.WALL, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return errors.Is(err, syscall.ECHILD)
+		case pid == 0:
+			return false
+		default:
+			ended(pid, status)
+		}
+	}
+}
