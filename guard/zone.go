@@ -26,7 +26,7 @@ func LoadZone(tz string, env func(string) (string, bool)) (*time.Location, error
 
 func loadZone(tz string, env func(string) (string, bool), localtime string) (*time.Location, error) {
 	if tz != "" {
-		return namedZone("--tz", tz)
+		return namedZone(tz, "")
 	}
 	tz, isSet := env("TZ")
 	name := strings.TrimPrefix(tz, ":")
@@ -50,11 +50,12 @@ func loadZone(tz string, env func(string) (string, bool), localtime string) (*ti
 		}
 		return loc, nil
 	}
-	return namedZone("TZ", name)
+	return namedZone(name, " of TZ")
 }
 
 // namedZone loads a zone of the IANA data: the host's, or else the built-in one.
-func namedZone(source, name string) (*time.Location, error) {
+// source ends the name in the error; the caller knows where --tz comes from.
+func namedZone(name, source string) (*time.Location, error) {
 	// For LoadLocation "Local" is package time's own view of TZ, silent UTC and all.
 	if name != "Local" {
 		if loc, err := time.LoadLocation(name); err == nil {
@@ -62,7 +63,7 @@ func namedZone(source, name string) (*time.Location, error) {
 		}
 	}
 	// LoadLocation's error repeats the name unquoted.
-	return nil, fmt.Errorf("load time zone %q of %s: there is no such zone, write an IANA name such as Europe/London, or UTC",
+	return nil, fmt.Errorf("load time zone %q%s: there is no such zone, write an IANA name such as Europe/London, or UTC",
 		name, source)
 }
 

@@ -84,7 +84,7 @@ func (m *Memory) finish(e *guard.End, now time.Time) {
 		state != "" && !e.KeepRunning {
 		r.State, r.EndedAt, r.ExitCode, r.Signal, r.Reason = state, now, e.ExitCode, e.Signal, e.Reason
 	}
-	if a := m.attempt(e.RunID); a.open() {
+	if a := m.attempt(e.RunID); open(a) {
 		a.Outcome, a.ExitCode, a.Signal, a.Reason = e.Outcome, e.ExitCode, e.Signal, e.Reason
 		if !e.KeepRunning {
 			a.EndedAt = now
@@ -99,7 +99,7 @@ func (m *Memory) undo(r *guard.Request, reason string, now time.Time) {
 		a = newAttempt(r, now)
 		a.Attempt = 1
 		m.attempts = append(m.attempts, a)
-	case !a.open():
+	case !open(a):
 		return
 	}
 	a.Outcome, a.EndedAt, a.Reason = guard.OutcomeNotStarted, now, reason

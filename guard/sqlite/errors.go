@@ -8,6 +8,7 @@ import (
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"lockrun/guard"
 	"lockrun/locks"
 )
 
@@ -56,7 +57,8 @@ func (s *Store) setup(err error, next string) error {
 func (s *Store) explain(ctx context.Context, err error) error {
 	var setup *locks.SetupError
 	var unavailable *locks.UnavailableError
-	if err == nil || errors.Is(err, locks.ErrLost) || errors.As(err, &setup) || errors.As(err, &unavailable) {
+	if err == nil || errors.Is(err, locks.ErrLost) || errors.As(err, &setup) || errors.As(err, &unavailable) ||
+		guard.Refused(err) {
 		return err
 	}
 	unavailable = &locks.UnavailableError{What: s.what(), Err: err, Taken: errors.As(err, new(*commitError))}

@@ -117,7 +117,7 @@ func TestSpoiltFiles(t *testing.T) {
 			}
 			_, err = db.Exec("UPDATE meta SET version = version + 1")
 			return errors.Join(err, db.Close())
-		}, "version of lockrun"},
+		}, "newer lockrun"},
 		"directory": {func(s *Store) error { return errors.Join(os.Remove(s.path), os.Mkdir(s.path, 0o700)) }, "--state-dir"},
 		"symbolic link": {func(s *Store) error {
 			return errors.Join(os.Rename(s.path, s.path+"2"), os.Symlink(s.path+"2", s.path))

@@ -5,7 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,8 +26,10 @@ import (
 // FileName is the name of the database in the state directory.
 const FileName = "lockrun.db"
 
-//go:embed schema.sql
-var schema string
+//go:embed schema*.sql
+var schemaFiles embed.FS
+
+var theSchema = guard.ReadSchema(schemaFiles)
 
 // Store implements [guard.Store] with one transaction for each call. Nothing of
 // SQLite is touched before the first one.
@@ -37,6 +39,12 @@ type Store struct {
 	ttl  time.Duration
 	db   *sql.DB
 	file fs.FileInfo // the database that db has open
+
+	schema guard.Schema
+	// mayUpgrade lets an older schema be brought to this version.
+	mayUpgrade, upgraded bool
+	// mustExist refuses to make the database.
+	mustExist bool
 }
 
 var _ guard.Store = (*Store)(nil)
@@ -44,7 +52,7 @@ var _ guard.Store = (*Store)(nil)
 // New returns a store with its database in stateDir, which the first call opens,
 // and makes when it has to.
 func New(stateDir string, t locks.Timing) *Store {
-	return &Store{dir: stateDir, path: filepath.Join(stateDir, FileName), ttl: t.TTL}
+	return &Store{dir: stateDir, path: filepath.Join(stateDir, FileName), ttl: t.TTL, schema: theSchema}
 }
 
 // Close implements [guard.Store].
@@ -139,6 +147,15 @@ var creating sync.Mutex
 // ensureFile makes the database's file, which SQLite would make readable for
 // all, and refuses one that lockrun must not trust.
 func (s *Store) ensureFile() error {
+	if s.mustExist {
+		if _, err := os.Lstat(s.path); err != nil {
+			var pe *fs.PathError
+			if errors.As(err, &pe) {
+				err = pe.Err
+			}
+			return s.setup(err, "check --state-dir; the first run or \"lockrun init --local\" makes it")
+		}
+	}
 	if err := statedir.Ensure(s.dir); err != nil {
 		return err
 	}
@@ -171,11 +188,7 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		if tables == 0 {
-			if _, err := t.ExecContext(ctx, schema); err != nil {
-				return err
-			}
-			_, err := t.ExecContext(ctx, "INSERT INTO meta (version) VALUES (?)", guard.SchemaVersion)
-			return err
+			return t.upgrade(s.schema, 0)
 		}
 		var version int
 		switch err := t.QueryRowContext(ctx, "SELECT version FROM meta").Scan(&version); {
@@ -183,11 +196,8 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		case err != nil:
 			return s.setup(fmt.Errorf("is not a database of lockrun: %w", err), nextMove)
-		case version != guard.SchemaVersion:
-			return s.setup(fmt.Errorf("has the schema version %d, this lockrun works with %d", version, guard.SchemaVersion),
-				"use the version of lockrun that made it")
 		}
-		return nil
+		return s.checkVersion(t, version)
 	})
 }
 

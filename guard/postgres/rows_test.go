@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lockrun/guard"
+)
+
+func TestAbsurdLeases(t *testing.T) {
+	d := newDatabase(t)
+	s := store(t, d.dsn)
+	for _, c := range []struct{ name, set, text string }{
+		{"year_9999", "expires_at = '9999-12-31 23:00+00'", "holder of year_9999, with a lease that is absurdly long"},
+		{"for_ever", "expires_at = 'infinity'", "absurdly long"},
+		{"last_year_there_is", "expires_at = '294276-12-31 00:00+00', acquired_at = '4713-01-01 00:00+00 BC'", "absurdly long"},
+		{"since_for_ever", "acquired_at = '-infinity'", "holder of since_for_ever"},
+		{"renewed_long_ago", "expires_at = clock_timestamp() + interval '1 day', renewed_at = '-infinity'", "absurdly long"},
+		{"no_holder", "holder = ''", "a holder without a name"},
+		{"blank_holder", "holder = '  ', pid = -1", "a holder without a name"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first := request(c.name, "2026-01-15")
+			granted(t, s, first)
+			d.exec("UPDATE lockrun.lease SET "+c.set+" WHERE name = $1", c.name)
+			a := acquire(t, s, again(first, guard.Rerun{Unknown: true}))
+			if a.Verdict != guard.Held || a.Held.By.RunID != first.RunID || !strings.Contains(a.Held.Error(), c.text) || !a.Held.By.Until.After(a.At) {
+				t.Errorf("answer %+v: %v, want it held with %q", a, a.Held, c.text)
+			}
+		})
+	}
+	for _, set := range []string{"expires_at = '-infinity'", "expires_at = '-infinity', acquired_at = 'infinity', renewed_at = 'infinity', holder = ''"} {
+		r := request("over", "")
+		a := granted(t, s, r)
+		d.exec("UPDATE lockrun.lease SET " + set + " WHERE name = 'over'")
+		wantLost(t, s.Renew(bounded(t, time.Second), r))
+		tx := begin(t, d.dsn, pgx.ReadCommitted, "SELECT 1 FROM lockrun.lease WHERE name = 'over' FOR UPDATE")
+		if b := acquire(t, s, request("over", "")); b.Verdict != guard.Held || b.Held.Blocker != pidOf(tx) || b.Held.By.RunID != r.RunID {
+			t.Errorf("answer %+v %+v, want it held by the session %d", b, b.Held, pidOf(tx))
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if b := granted(t, s, request("over", "")); b.Token != a.Token+1 {
+			t.Errorf("token %d after %d", b.Token, a.Token)
+		}
+		d.expire("over")
+	}
+}
+
+func TestAbsurdGuardRow(t *testing.T) {
+	d := newDatabase(t)
+	s := store(t, d.dsn)
+	r := request("eod", "2026-01-15")
+	granted(t, s, r)
+	finish(t, s, r, guard.OutcomeFailed)
+	for _, set := range []string{"started_at = '-infinity', ended_at = 'infinity'", "started_at = 'infinity', ended_at = NULL", "exit_code = -2147483648, attempt = 0, signal = '', reason = ''"} {
+		d.exec("UPDATE lockrun.run SET " + set)
+		if a := acquire(t, s, again(r, guard.Rerun{})); a.Verdict != guard.WasFailed || a.Prior.RunID != r.RunID {
+			t.Errorf("%s: answer %+v", set, a)
+		}
+	}
+	d.exec("DELETE FROM lockrun.attempt") // the row alone shuts the door
+	if a := acquire(t, s, again(r, guard.Rerun{})); a.Verdict != guard.WasFailed || a.Prior.Holder != "" {
+		t.Errorf("without its attempt: answer %+v", a)
+	}
+}
+
+func TestAnythingInACommand(t *testing.T) {
+	d := newDatabase(t)
+	s := store(t, d.dsn)
+	r := request("eod", "2026-01-15")
+	r.Command = []string{"a\x00b", "\xff\xfe", "", `{"x":[1,"2"]}`, `\`, "'; DROP TABLE lockrun.run; --", "{}", "NULL"}
+	r.Holder, r.OSUser = "h\xffx\x00", ""
+	granted(t, s, r)
+	want := []string{"a\uFFFDb", "\uFFFD", "", `{"x":[1,"2"]}`, `\`, "'; DROP TABLE lockrun.run; --", "{}", "NULL"}
+	var got []string
+	if err := d.conn.QueryRow(t.Context(), "SELECT command FROM lockrun.attempt").Scan(&got); err != nil || !slices.Equal(got, want) {
+		t.Errorf("command %q %v, want %q", got, err, want)
+	}
+	e := &guard.End{Name: r.Name, Date: r.Date, RunID: r.RunID, Outcome: guard.OutcomeFailed, Signal: "SIGKILL", Reason: "bad\x00\xffend"}
+	if err := s.Finish(bounded(t, time.Second), e); err != nil {
+		t.Fatal(err)
+	}
+	if a := acquire(t, s, again(r, guard.Rerun{})); a.Verdict != guard.WasFailed || a.Prior.Reason != "bad\uFFFD\uFFFDend" || a.Prior.Signal != "SIGKILL" || a.Prior.ExitCode != nil {
+		t.Errorf("answer %+v %+v", a, a.Prior)
+	}
+	// Undated, with no command at all.
+	none := request("none", "")
+	none.Command = nil
+	granted(t, s, none)
+	if err := s.Undo(bounded(t, time.Second), none, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunIDMustBeAUUID(t *testing.T) {
+	r := request("eod", "")
+	r.RunID = "*/ DROP TABLE lockrun.run; /*"
+	_, err := store(t, newDatabase(t).dsn).Acquire(bounded(t, time.Second), r)
+	wantSetup(t, err, "", "UUID")
+}
+
+// The clock of the database decides which date is meant, also when the answer
+// of the first try was lost.
+func TestWrongDate(t *testing.T) {
+	d := newDatabase(t)
+	p, dsn := throughProxy(t, d.dsn)
+	s := store(t, dsn)
+	now := acquire(t, s, request("clock", "")).At
+	r := request("eod", "2026-01-15")
+	r.From, r.Before = now.Add(-25*time.Hour), now.Add(-time.Hour)
+	r.Elapsed = func() time.Duration { return 90 * time.Second }
+	a := acquire(t, s, r)
+	if a.Verdict != guard.WrongDate || !a.Meant.Equal(a.At.Add(-90*time.Second)) {
+		t.Fatalf("answer %+v, want the date to be wrong by the instant 90 s before", a)
+	}
+	if d.text("SELECT count(*) FROM lockrun.attempt WHERE name = 'eod'")+d.text("SELECT count(*) FROM lockrun.lease WHERE name = 'eod'") != "00" {
+		t.Error("a wrong date took something")
+	}
+	r.Date, r.From, r.Before = "2026-01-16", now.Add(-time.Hour), now.Add(23*time.Hour)
+	p.next(cut, 1)
+	granted(t, s, r)
+	// Its run id has that date now, and no other.
+	r.Date = "2026-01-17"
+	_, err := s.Acquire(bounded(t, time.Second), r)
+	wantUnavailable(t, err, false, "has ended already")
+	if d.state("eod", "2026-01-17") != "" || d.state("eod", "2026-01-16") != "running" {
+		t.Error("one run id has two dates")
+	}
+}

@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lockrun/guard"
+	"lockrun/locks"
+)
+
+//go:embed schema*.sql
+var schemaFiles embed.FS
+
+var theSchema = guard.ReadSchema(schemaFiles)
+
+//go:embed roles.sql
+var rolesSQL string
+
+// schemaLock keeps two inits of one database apart until the first one's
+// transaction ends. The number is the name "lockrun" in ASCII.
+const schemaLock = "SELECT pg_advisory_xact_lock(x'6c6f636b72756e'::bigint)"
+
+// durable makes this transaction's commit wait until it survives a crash, and
+// synchronous standbys have it, whatever the server's default is; it never asks
+// for less than that default. The warning about a cancelled wait for a standby
+// must reach the client.
+const durable = `SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), set_config('client_min_messages', 'warning', true)`
+
+// SchemaSQL is the whole set-up as SQL for psql: schema, upgrades, roles and
+// grants in one transaction. Running it again changes nothing.
+func SchemaSQL() string { return schemaScript(theSchema) }
+
+func schemaScript(schema guard.Schema) string {
+	script := []string{"BEGIN;", "SET LOCAL client_min_messages = warning;", schemaLock + ";", notNewerThan(schema.Version())}
+	for i, step := range schema {
+		if i == 0 && len(schema) == 1 {
+			script = append(script, step) // as it is: it can be run again
+			continue
+		}
+		script = append(script, onlyOnce(i+1, step))
+	}
+	return strings.Join(append(script, rolesSQL+"COMMIT;", ""), "\n")
+}
+
+// notNewerThan is SQL that fails on a schema that this program does not know.
+func notNewerThan(version int) string {
+	return fmt.Sprintf(`DO $$
+DECLARE
+  found int;
+BEGIN
+  IF to_regclass('lockrun.meta') IS NOT NULL THEN
+    SELECT max(version) INTO found FROM lockrun.meta;
+    IF found > %d THEN
+      RAISE EXCEPTION 'lockrun: this database has version %% of the schema, which needs a newer lockrun', found;
+    END IF;
+  END IF;
+END $$;
+`, version)
+}
+
+// onlyOnce is SQL that takes the schema from the version before to this one, and
+// nowhere else.
+func onlyOnce(version int, step string) string {
+	return fmt.Sprintf(`DO $version$
+DECLARE
+  found int := 0;
+BEGIN
+  IF to_regclass('lockrun.meta') IS NOT NULL THEN
+    SELECT max(version) INTO found FROM lockrun.meta;
+  END IF;
+  IF found = %d THEN
+    EXECUTE $step$
+%s
+$step$;
+    UPDATE lockrun.meta SET version = %d;
+  END IF;
+END $version$;
+`, version-1, step, version)
+}
+
+// Init creates the schema or upgrades an older one, in one transaction and
+// without roles or grants; it needs CREATE on the database, or to own the schema.
+// It returns false if nothing had to be changed. It may be repeated, and raced.
+// A schema that can't be upgraded, because it is newer or was tampered with, is a
+// *[locks.SetupError].
+func Init(ctx context.Context, cfg *Config) (changed bool, err error) {
+	return initWith(ctx, cfg, theSchema)
+}
+
+func initWith(ctx context.Context, cfg *Config, schema guard.Schema) (changed bool, err error) {
+	conn, err := cfg.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		changed, err = initIn(ctx, cfg, tx, schema)
+		return err
+	})
+	if err != nil {
+		return false, initFault(cfg.Fault(err))
+	}
+	return changed, nil
+}
+
+func initIn(ctx context.Context, cfg *Config, tx pgx.Tx, schema guard.Schema) (changed bool, err error) {
+	for _, sql := range []string{durable, schemaLock} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return false, err
+		}
+	}
+	found, err := foundVersion(ctx, cfg, tx, schema.Version())
+	if err != nil || found == schema.Version() {
+		return false, err
+	}
+	for i, step := range schema[found:] {
+		if _, err := tx.Conn().PgConn().Exec(ctx, step).ReadAll(); err != nil {
+			return false, fmt.Errorf("make schema version %d: %w", found+i+1, err)
+		}
+	}
+	_, err = tx.Exec(ctx, "UPDATE lockrun.meta SET version = $1", schema.Version())
+	return true, err
+}
+
+// foundVersion is the version of the schema that is there, 0 if there is none.
+// One that can't be brought to the latest version is an error, and so is one
+// without all of its tables: an empty table in place of a dropped one would have
+// forgotten every token and every date.
+func foundVersion(ctx context.Context, cfg *Config, tx pgx.Tx, latest int) (int, error) {
+	var missing []string
+	err := tx.QueryRow(ctx, `SELECT ARRAY(SELECT t FROM unnest(ARRAY['meta', 'lease', 'run', 'attempt', 'audit']) t
+ WHERE to_regclass('lockrun.' || t) IS NULL)`).Scan(&missing)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(missing) > 4:
+		return 0, nil
+	case len(missing) > 0:
+		return 0, &locks.SetupError{
+			What: cfg.what(), Err: fmt.Errorf("the schema has lost its table %s: somebody dropped it", strings.Join(missing, ", ")),
+			Next: "restore it from a backup; an empty one would have forgotten tokens and dates, so lockrun makes none",
+		}
+	}
+	var rows int64
+	var version *int32
+	if err := tx.QueryRow(ctx, "SELECT count(*), max(version) FROM lockrun.meta").Scan(&rows, &version); err != nil {
+		return 0, err
+	}
+	switch {
+	case version == nil || rows != 1 || int(*version) > latest:
+		return 0, cfg.schemaFault(rows, version, latest)
+	case *version < 1:
+		return 0, &locks.SetupError{
+			What: cfg.what(), Err: fmt.Errorf("the schema has version %d, which no lockrun ever made", *version),
+			Next: "find out who changed lockrun.meta",
+		}
+	}
+	return int(*version), nil
+}
+
+// initFault words the next step for whoever runs init.
+func initFault(err error) error {
+	if setup, ok := err.(*locks.SetupError); ok && sqlState(err) == "42501" {
+		setup.Next = "connect as a login with CREATE on the database, or let one run what \"lockrun init --print\" prints"
+	}
+	return err
+}

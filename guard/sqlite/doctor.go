@@ -1,0 +1,43 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"lockrun/locks"
+)
+
+// checkBound is what Examine may take, however long others write.
+const checkBound = 4 * time.Second
+
+// Examine checks the database of a state directory, if there is one.
+func Examine(ctx context.Context, stateDir string) []locks.Finding {
+	const check = "local store"
+	ctx, cancel := context.WithTimeout(ctx, checkBound)
+	defer cancel()
+	s := New(stateDir, locks.Timing{TTL: checkBound})
+	defer s.Close()
+	f := &locks.Findings{Where: s.path}
+	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
+		f.OK(check, "it is not there yet, the first run makes it")
+		return f.List
+	}
+	s.mustExist = true
+	err := s.transact(ctx, func(*transaction) error { return nil })
+	var setup *locks.SetupError
+	var away *locks.UnavailableError
+	switch {
+	case err == nil:
+		f.OK(check, "version %d of the schema", s.schema.Version())
+	case errors.As(err, &setup):
+		f.Fail(check, "%s; %s", setup.Err, setup.Next)
+	case errors.As(err, &away):
+		f.Fail(check, "%s; see who keeps it busy, and the disk that it is on", away.Err)
+	default:
+		f.Fail(check, "%s", err)
+	}
+	return f.List
+}
