@@ -31,5 +31,15 @@ func ReadSchema(files fs.FS) Schema {
 	}
 }
 
+// Change is what an init has done.
+type Change int
+
+// The changes.
+const (
+	Unchanged Change = iota
+	Created
+	Upgraded
+)
+
 // Version is the latest version.
 func (s Schema) Version() int { return len(s) }

@@ -133,7 +133,9 @@ func TestFenceRestsOn(t *testing.T) {
 			c.change(d)
 			s := store(t, d.dsn)
 			r := request("eod", "2026-01-15")
-			r.TTL = testTTL / 2
+			if !c.renews {
+				r.TTL = testTTL / 3 // nothing but time ends it then
+			}
 			granted(t, s, r)
 			ctx := bounded(t, time.Minute)
 			tx := begin(t, d.dsn, pgx.ReadCommitted, "SELECT 1")

@@ -38,8 +38,11 @@ type stressRun struct {
 func (x *stress) run(done func() bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	for range 3 {
-		s := store(x.TB, x.dsn)
+		s := New(config(x.TB, x.dsn), timing(x.TB, time.Minute))
+		x.Cleanup(s.Close)
 		wg.Go(func() { x.contend(ctx, s) })
 	}
 	for i := range 4 {
@@ -47,8 +50,6 @@ func (x *stress) run(done func() bool) {
 		wg.Go(func() { x.job(ctx, conn, levels[i%len(levels)]) })
 	}
 	eventually(x.TB, "the stress shows what it is for", done)
-	cancel()
-	wg.Wait()
 }
 
 func (x *stress) contend(ctx context.Context, s *Store) {
@@ -89,8 +90,12 @@ func (x *stress) job(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel) 
 		for range 5 {
 			err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 				if x.fenced {
-					if token, err := fenceIn(ctx, tx, run.id); err != nil || token != run.token {
-						return fmt.Errorf("fence gave the token %d, the run has %d: %w", token, run.token, err)
+					token, err := fenceIn(ctx, tx, run.id)
+					if err != nil {
+						return err
+					}
+					if token != run.token {
+						return fmt.Errorf("the fence gave the token %d, the run has %d", token, run.token)
 					}
 				}
 				_, err := tx.Exec(ctx, "INSERT INTO posting (token) VALUES ($1)", run.token)

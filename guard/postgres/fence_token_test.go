@@ -97,7 +97,7 @@ func TestTokenAfterPromotion(t *testing.T) {
 	standby := locktest.NewPostgres(t)
 	standby.Tool("pg_basebackup", "-D", standby.Data(), "-h", "127.0.0.1", "-p", fmt.Sprint(primary.Port()), "-U", "postgres", "-X", "stream", "-c", "fast", "-R")
 	for _, name := range []string{"known", "new"} { // the copy sees none of this
-		for range 100 {
+		for range 20 {
 			take(s, name)
 			d.expire(name)
 		}

@@ -97,7 +97,7 @@ func checkKeywords(dsn string, conn *pgx.ConnConfig) error {
 // that was not quoted.
 func unknownKeyword(dsn, key string) error {
 	plain := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`).MatchString(key)
-	if !plain || regexp.MustCompile(`(?i)password\s*=\s*[^'\s&][^\s&]*[\s&]+`+regexp.QuoteMeta(key)).MatchString(dsn) {
+	if !plain || regexp.MustCompile(`(?is)password\s*=\s*[^'\s&][^\s&]*[\s&].*`+regexp.QuoteMeta(key)).MatchString(dsn) {
 		return errors.New("the Postgres connection string has an unknown keyword: special characters in a URL are written as %XX, " +
 			"and a value with blanks in key=value pairs goes in single quotes")
 	}

@@ -2,12 +2,14 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"lockrun/guard"
+	"lockrun/locks"
 )
 
 // changeLock is how long a change waits for a row that somebody else keeps
@@ -28,6 +30,10 @@ func (l *Ledger) change(ctx context.Context, do func(tx pgx.Tx, login string) er
 	})
 	if err == nil && l.unconfirmed {
 		err = l.cfg.Fault(errUnconfirmed)
+	}
+	var away *locks.UnavailableError
+	if errors.As(err, &away) && away.Next == "" {
+		away.Next = "it may have been done all the same: see \"lockrun status\""
 	}
 	return err
 }

@@ -84,46 +84,50 @@ END $version$;
 
 // Init creates the schema or upgrades an older one, in one transaction and
 // without roles or grants; it needs CREATE on the database, or to own the schema.
-// It returns false if nothing had to be changed. It may be repeated, and raced.
+// It may be repeated, and raced.
 // A schema that can't be upgraded, because it is newer or was tampered with, is a
 // *[locks.SetupError].
-func Init(ctx context.Context, cfg *Config) (changed bool, err error) {
+func Init(ctx context.Context, cfg *Config) (guard.Change, error) {
 	return initWith(ctx, cfg, theSchema)
 }
 
-func initWith(ctx context.Context, cfg *Config, schema guard.Schema) (changed bool, err error) {
+func initWith(ctx context.Context, cfg *Config, schema guard.Schema) (change guard.Change, err error) {
 	conn, err := cfg.Connect(ctx)
 	if err != nil {
-		return false, err
+		return guard.Unchanged, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		changed, err = initIn(ctx, cfg, tx, schema)
+		change, err = initIn(ctx, cfg, tx, schema)
 		return err
 	})
 	if err != nil {
-		return false, initFault(cfg.Fault(err))
+		return guard.Unchanged, initFault(cfg.Fault(err))
 	}
-	return changed, nil
+	return change, nil
 }
 
-func initIn(ctx context.Context, cfg *Config, tx pgx.Tx, schema guard.Schema) (changed bool, err error) {
+func initIn(ctx context.Context, cfg *Config, tx pgx.Tx, schema guard.Schema) (guard.Change, error) {
 	for _, sql := range []string{durable, schemaLock} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
-			return false, err
+			return guard.Unchanged, err
 		}
 	}
 	found, err := foundVersion(ctx, cfg, tx, schema.Version())
 	if err != nil || found == schema.Version() {
-		return false, err
+		return guard.Unchanged, err
 	}
 	for i, step := range schema[found:] {
 		if _, err := tx.Conn().PgConn().Exec(ctx, step).ReadAll(); err != nil {
-			return false, fmt.Errorf("make schema version %d: %w", found+i+1, err)
+			return guard.Unchanged, fmt.Errorf("make schema version %d: %w", found+i+1, err)
 		}
 	}
+	change := guard.Upgraded
+	if found == 0 {
+		change = guard.Created
+	}
 	_, err = tx.Exec(ctx, "UPDATE lockrun.meta SET version = $1", schema.Version())
-	return true, err
+	return change, err
 }
 
 // foundVersion is the version of the schema that is there, 0 if there is none.

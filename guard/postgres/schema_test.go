@@ -34,8 +34,8 @@ func TestInit(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if made {
-				created <- made
+			if made == guard.Created {
+				created <- true
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func TestInit(t *testing.T) {
 		t.Errorf("lockrun.meta has %q, want 1", v)
 	}
 	granted(t, store(t, asRole(pg.DSN("postgres"), "owner")), request("eod", "2026-01-15"))
-	if made, err := Init(ctx, cfg); made || err != nil {
+	if made, err := Init(ctx, cfg); made != guard.Unchanged || err != nil {
 		t.Errorf("init again: %v %v", made, err)
 	}
 	if n := queryText(t, admin, "SELECT count(*) FROM lockrun.run"); n != "1" {
@@ -101,7 +101,7 @@ func TestSchemaSQL(t *testing.T) {
 	run()
 	made := &database{TB: t, dsn: dsn, conn: admin}
 	made.exec("CREATE ROLE runner LOGIN; GRANT lockrun_runner TO runner; CREATE ROLE job LOGIN; GRANT lockrun_job TO job; CREATE ROLE stranger LOGIN")
-	if created, err := Init(bounded(t, 20*time.Second), config(t, asRole(dsn, "runner"))); created || err != nil {
+	if created, err := Init(bounded(t, 20*time.Second), config(t, asRole(dsn, "runner"))); created != guard.Unchanged || err != nil {
 		t.Errorf("init after the printed SQL: %v %v", created, err)
 	}
 	if d := newDatabase(t); schemaText(d) != schemaText(made) {

@@ -26,7 +26,8 @@ func TestSchemaVersion(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	for name, upgrade := range map[string]func(d *database) (bool, error){
 		"init": func(d *database) (bool, error) {
-			return initWith(bounded(t, 20*time.Second), config(t, d.dsn), nextSchema())
+			change, err := initWith(bounded(t, 20*time.Second), config(t, d.dsn), nextSchema())
+			return change == guard.Upgraded, err
 		},
 		"printed": func(d *database) (bool, error) {
 			before := d.text("SELECT version FROM lockrun.meta")
@@ -70,8 +71,8 @@ func TestUpgradeFails(t *testing.T) {
 
 func TestInitFromNothingToTheLatest(t *testing.T) {
 	dsn := locktest.SharedPostgres(t).Database(t)
-	if changed, err := initWith(bounded(t, 20*time.Second), config(t, dsn), nextSchema()); !changed || err != nil {
-		t.Fatal(changed, err)
+	if change, err := initWith(bounded(t, 20*time.Second), config(t, dsn), nextSchema()); change != guard.Created || err != nil {
+		t.Fatal(change, err)
 	}
 	d := &database{TB: t, dsn: dsn, conn: connectTo(t, dsn)}
 	if v := d.text("SELECT version FROM lockrun.meta"); v != "2" {

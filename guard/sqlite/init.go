@@ -15,18 +15,24 @@ import (
 const initPatience = 10 * time.Second
 
 // Init makes the database of the state directory ahead of the first run, or
-// upgrades its schema. It returns false if nothing had to be changed. It may be
-// repeated, and raced. Errors are those of [guard.Store].
-func Init(ctx context.Context, stateDir string) (changed bool, err error) {
+// upgrades its schema. It may be repeated, and raced. Errors are those of
+// [guard.Store].
+func Init(ctx context.Context, stateDir string) (guard.Change, error) {
 	return initWith(ctx, stateDir, theSchema)
 }
 
-func initWith(ctx context.Context, stateDir string, schema guard.Schema) (changed bool, err error) {
+func initWith(ctx context.Context, stateDir string, schema guard.Schema) (guard.Change, error) {
 	s := New(stateDir, locks.Timing{TTL: initPatience})
 	defer s.Close()
 	s.schema, s.mayUpgrade = schema, true
-	_, err = os.Lstat(s.path)
-	isNew := errors.Is(err, fs.ErrNotExist)
-	err = s.transact(ctx, func(*transaction) error { return nil })
-	return err == nil && (isNew || s.upgraded), err
+	_, missing := os.Lstat(s.path)
+	switch err := s.transact(ctx, func(*transaction) error { return nil }); {
+	case err != nil:
+		return guard.Unchanged, err
+	case errors.Is(missing, fs.ErrNotExist):
+		return guard.Created, nil
+	case s.upgraded:
+		return guard.Upgraded, nil
+	}
+	return guard.Unchanged, nil
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,8 +53,8 @@ func TestLedgerMakesNoDatabase(t *testing.T) {
 
 func wantSetup(t *testing.T, err error, says, next string) {
 	t.Helper()
-	setup, ok := err.(*locks.SetupError)
-	if !ok || !strings.Contains(setup.Error(), says) || !strings.Contains(setup.Next, next) {
+	var setup *locks.SetupError
+	if !errors.As(err, &setup) || !strings.Contains(setup.Error(), says) || !strings.Contains(setup.Next, next) {
 		t.Fatalf("got %v, want a SetupError that says %q, then %q", err, says, next)
 	}
 }
@@ -100,17 +101,17 @@ func TestUpgrade(t *testing.T) {
 		t.Fatalf("versions %d, %d", theSchema.Version(), next.Version())
 	}
 	dir := filepath.Join(t.TempDir(), "state")
-	if changed, err := Init(t.Context(), dir); !changed || err != nil {
-		t.Fatal(changed, err)
+	if change, err := Init(t.Context(), dir); change != guard.Created || err != nil {
+		t.Fatal(change, err)
 	}
 	newer := New(dir, timing(t))
 	newer.schema = next
 	_, err := newer.Acquire(t.Context(), &guard.Request{Name: "eod", RunID: "1", TTL: time.Minute})
 	newer.Close()
 	wantSetup(t, err, "version 1", "lockrun init --local")
-	for _, want := range []bool{true, false} {
-		if changed, err := initWith(t.Context(), dir, next); changed != want || err != nil {
-			t.Fatal(changed, err)
+	for _, want := range []guard.Change{guard.Upgraded, guard.Unchanged} {
+		if change, err := initWith(t.Context(), dir, next); change != want || err != nil {
+			t.Fatal(change, err)
 		}
 	}
 	_, err = NewLedger(dir).All(t.Context(), "eod")
