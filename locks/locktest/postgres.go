@@ -72,6 +72,22 @@ func (p *Postgres) Tool(name string, args ...string) {
 	}
 }
 
+// Install puts a file into the cluster's directory, which its user alone can
+// read, and returns its path: a certificate with its key, pg_hba.conf.
+func (p *Postgres) Install(name string, content []byte) string {
+	p.tb.Helper()
+	path := filepath.Join(p.Data(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		p.tb.Fatal(err)
+	}
+	if p.cred != nil {
+		if err := os.Chown(path, int(p.cred.Uid), int(p.cred.Gid)); err != nil {
+			p.tb.Fatal(err)
+		}
+	}
+	return path
+}
+
 // Data is the cluster's directory.
 func (p *Postgres) Data() string { return filepath.Join(p.dir, "data") }
 

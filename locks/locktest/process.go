@@ -85,7 +85,7 @@ func startProcess(tb testing.TB, cred *syscall.Credential, path string, args ...
 // it breaks: a test binary that is killed leaves no server behind.
 func (p *Process) watch(tb testing.TB) {
 	tb.Helper()
-	watcher := exec.Command("/bin/sh", "-c", `trap "" INT TERM HUP; read line; [ "$line" = done ] || kill -9 -- "-$0"`, strconv.Itoa(p.Pid()))
+	watcher := exec.Command("/bin/sh", "-c", `trap "" INT TERM HUP; read line; [ "$line" = done ] || kill -s KILL -- "-$0"`, strconv.Itoa(p.Pid()))
 	watcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := watcher.StdinPipe()
 	if err != nil {

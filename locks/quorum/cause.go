@@ -64,7 +64,7 @@ func (n *node) explain(err error) (string, kind) {
 		errno     syscall.Errno
 		certs     *tls.CertificateVerificationError
 		authority x509.UnknownAuthorityError
-		alert     tls.AlertError
+		op        *net.OpError
 		record    tls.RecordHeaderError
 	)
 	switch {
@@ -74,7 +74,7 @@ func (n *node) explain(err error) (string, kind) {
 		return n.explainReply(reply.Error())
 	case errors.As(err, &slow):
 		return slow.Error(), away
-	case errors.As(err, &certs), errors.As(err, &authority), errors.As(err, &alert):
+	case errors.As(err, &certs), errors.As(err, &authority), errors.As(err, &op) && op.Op == "remote error": // an alert: its refusal of us
 		return n.shown(err.Error()), set
 	case errors.As(err, &record):
 		return "it does not speak TLS", set

@@ -43,29 +43,42 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return e.Flag + ": " + e.Text }
 
-// targets reads the URLs and refuses the same address twice: two entries for
-// one server would make a majority out of one machine.
-func (o Options) targets() ([]target, error) {
+// parse reads the URLs.
+func (o Options) parse() ([]target, error) {
 	if len(o.URLs) == 0 {
 		return nil, &OptionError{"--redis", "no URL given"}
 	}
 	targets := make([]target, 0, len(o.URLs))
-	first := map[string]int{}
 	for i, text := range o.URLs {
-		flag := fmt.Sprintf("--redis no. %d", i+1)
 		t, err := parseURL(text)
 		if err != nil {
-			return nil, &OptionError{flag, err.Error()}
+			return nil, &OptionError{entry(i), err.Error()}
 		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// entry names a URL without showing it.
+func entry(i int) string { return fmt.Sprintf("--redis no. %d", i+1) }
+
+// targets reads the URLs and refuses the same address twice: two entries for
+// one server would make a majority out of one machine.
+func (o Options) targets() ([]target, error) {
+	targets, err := o.parse()
+	if err != nil {
+		return nil, err
+	}
+	first := map[string]int{}
+	for i, t := range targets {
 		if j, twice := first[t.key]; twice {
 			return nil, &locks.SetupError{
-				What: flag,
+				What: entry(i),
 				Err:  fmt.Errorf("%s is the same server as --redis no. %d", t.name, j),
 				Next: "list each independent master once; another database of a server is not another master",
 			}
 		}
 		first[t.key] = i + 1
-		targets = append(targets, t)
 	}
 	return targets, nil
 }

@@ -2,17 +2,12 @@ package quorum
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,62 +83,17 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// authority makes certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
-}
-
-func (a *authority) issue(t *testing.T, name string, ips ...net.IP) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: ips,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: a.cert == nil, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		template.KeyUsage = x509.KeyUsageCertSign
-		parent, signer = template, key
-		a.cert, a.key = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
-	for file, block := range map[string]*pem.Block{
-		certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
-
 func TestTLS(t *testing.T) {
-	ours := &authority{dir: t.TempDir()}
-	ca, _ := ours.issue(t, "ca")
-	serverCert, serverKey := ours.issue(t, "server", net.IPv4(127, 0, 0, 1))
-	clientCert, clientKey := ours.issue(t, "client")
-	otherCert, otherKey := ours.issue(t, "elsewhere", net.IPv4(192, 0, 2, 1))
-	strangers := &authority{dir: t.TempDir()}
-	strangersCA, _ := strangers.issue(t, "ca")
+	ours := locktest.NewAuthority(t, "ours")
+	ca := ours.CA
+	serverCert, serverKey := ours.Issue(t, "server", net.IPv4(127, 0, 0, 1))
+	clientCert, clientKey := ours.Issue(t, "client")
+	otherCert, otherKey := ours.Issue(t, "elsewhere", net.IPv4(192, 0, 2, 1))
+	strangersCA := locktest.NewAuthority(t, "strangers").CA
 	server := func(cert, key string) string {
-		port := locktest.FreePort(t)
-		addr := net.JoinHostPort("127.0.0.1", big.NewInt(int64(port)).String())
-		locktest.StartRedis(t, "--tls-port", big.NewInt(int64(port)).String(),
+		port := strconv.Itoa(locktest.FreePort(t))
+		addr := net.JoinHostPort("127.0.0.1", port)
+		locktest.StartRedis(t, "--tls-port", port,
 			"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "yes")
 		return "rediss://" + addr
 	}
@@ -165,6 +115,11 @@ func TestTLS(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			q := open(t, time.Minute, []string{test.url}, func(o *Options) { o.TLS = test.files })
 			err := q.Acquire(bounded(t), claim("node 7"))
+			findings, failed := Examine(bounded(t), Options{URLs: []string{test.url}, TLS: test.files, Timing: q.timing})
+			if said := fmt.Sprint(findings); failed != nil || strings.Contains(said, "{redis reachable fail") == (test.text == "") ||
+				!strings.Contains(said, test.text) {
+				t.Errorf("examined: %v, %v", said, failed)
+			}
 			if test.text == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -185,7 +140,7 @@ func TestTLS(t *testing.T) {
 		t.Error("got in without a client certificate")
 	}
 
-	missing := filepath.Join(ours.dir, "missing")
+	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
 		url   string
 		files TLSFiles
