@@ -1,21 +1,17 @@
 package main
 
 import (
-	"context"
-	"errors"
+	"bytes"
+	"flag"
 	"fmt"
+	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
 
 	"lockrun/locks/locktest"
 	"lockrun/runner/supervise"
@@ -25,17 +21,41 @@ import (
 // them, "lockrun" is this test binary; /proc/self/exe of the guardian is too.
 func TestMain(m *testing.M) {
 	testscript.Main(servers{m}, map[string]func(){
-		"lockrun":               main,
-		supervise.GuardianArg0:  main,
-		"sql":                   sqlMain,
-		"redis-keys-of-lockrun": redisKeysMain,
+		"lockrun":              main,
+		supervise.GuardianArg0: main,
+		"background":           backgroundMain,
+		"hold":                 holdMain,
+		"tick":                 tickMain,
+		"sql":                  sqlMain,
+		"redis-node":           redisNodeMain,
+		"redis-keys":           redisKeysMain,
 	})
 }
 
 // servers ends the shared servers after all tests.
 type servers struct{ m *testing.M }
 
-func (s servers) Run() int { return locktest.Main(s.m) }
+// scriptsAtOnce is how many scripts run side by side: most of their time is
+// spent waiting for a lease to end.
+const scriptsAtOnce = "4"
+
+func (s servers) Run() int {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", scriptsAtOnce); err != nil {
+			panic(err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "lockrun-built")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	buildDir = dir
+	return locktest.Main(s.m)
+}
 
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -43,229 +63,110 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setUp(t),
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    cmdExits,
-			"sig":      cmdSig,
-			"waitfor":  cmdWaitFor,
-			"waitsql":  cmdWaitSQL,
-			"redis":    cmdRedis,
-			"postgres": cmdPostgres,
-		},
+		Cmds:                scriptCommands,
 	})
 }
 
 // state is what a script's own commands share.
 type state struct {
-	t        *testing.T
-	redis    []*locktest.Redis
+	tb       testing.TB
+	workDir  string
+	job      string // what all names of this script begin with
+	dsn      string // of the script's database
+	nodes    []string
+	redis    []*locktest.Redis  // of the script's own; none = the shared ones
 	postgres *locktest.Postgres // of the script's own; nil = the shared one
+	proxy    *proxy
+	leaves   []string // what the script leaves behind on purpose
 }
 
 // setUp gives each script a database of its own on the shared server. The
-// Redis nodes are shared too: a script uses names of its own, the database's.
+// Redis nodes are shared too: a script uses names that begin with $JOB.
 func setUp(t *testing.T) func(*testscript.Env) error {
 	nodes := locktest.URLs(locktest.StartRedisNodes(t, 3))
 	return func(env *testscript.Env) error {
-		dsn := locktest.SharedPostgres(t).Database(t)
-		env.Values["state"] = &state{t: t}
+		s := &state{tb: env.T().(testing.TB), workDir: env.WorkDir, nodes: nodes}
+		s.dsn = locktest.SharedPostgres(t).Database(t)
+		u, err := url.Parse(s.dsn)
+		if err != nil {
+			return err
+		}
+		database := strings.TrimPrefix(u.Path, "/")
+		s.job = database + ".job"
+		env.Values["state"] = s
+		env.Defer(s.checkNothingLeft)
 		env.Setenv("HOME", env.WorkDir)
 		env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
-		env.Setenv("PG", dsn)
+		env.Setenv("PG", s.dsn)
+		env.Setenv("PGADDR", u.Host)
+		env.Setenv("DB", database)
 		env.Setenv("REDIS", strings.Join(nodes, " "))
-		env.Setenv("JOB", dsn[strings.LastIndex(dsn, "/")+1:strings.Index(dsn, "?")])
+		env.Setenv("JOB", s.job)
 		env.Setenv("TZ", "UTC")
+		// A race in lockrun goes to a file, whatever becomes of its stderr. The
+		// detector's own pause at the end of a process is no use here.
+		env.Setenv("GORACE", strings.TrimSpace(env.Getenv("GORACE")+" atexit_sleep_ms=0 log_path="+filepath.Join(env.WorkDir, ".race")))
 		return nil
 	}
 }
 
 func stateOf(ts *testscript.TestScript) *state { return ts.Value("state").(*state) }
 
-// exits CODE|SIGNAL COMMAND... runs a command that must end in just that way.
-func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE|SIGNAL COMMAND...")
+// What checkNothingLeft looks for, and what the script command "leaves" takes.
+const (
+	leavesLease   = "lease"   // a lease that is live
+	leavesKey     = "key"     // a lock's key on some node
+	leavesProcess = "process" // a process that the script started
+)
+
+// checkNothingLeft runs after each script and all its background commands: no
+// run may leave anything behind, however it ended.
+func (s *state) checkNothingLeft() {
+	if s.tb.Failed() {
+		return // what is left then says nothing
 	}
-	err := ts.Exec(args[1], args[2:]...)
-	got := "0"
-	var ee *exec.ExitError
-	switch {
-	case errors.As(err, &ee):
-		status := ee.Sys().(syscall.WaitStatus)
-		got = strconv.Itoa(status.ExitStatus())
-		if status.Signaled() {
-			got = unix.SignalName(status.Signal())
+	if races, _ := filepath.Glob(filepath.Join(s.workDir, ".race*")); len(races) > 0 {
+		text, _ := os.ReadFile(races[0])
+		s.tb.Errorf("data race in lockrun:\n%s", text)
+	}
+	for what, look := range map[string]func() (string, error){
+		leavesLease: s.liveLeases, leavesKey: s.lockKeys, leavesProcess: s.processes,
+	} {
+		if slices.Contains(s.leaves, what) {
+			continue
 		}
-	case err != nil:
-		ts.Fatalf("%v", err)
-	}
-	if got != args[0] {
-		ts.Fatalf("ended with %s, want %s", got, args[0])
-	}
-}
-
-// sig SIGNAL PIDFILE sends a signal to the process whose id the file holds.
-func cmdSig(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: sig SIGNAL PIDFILE")
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))
-	ts.Check(err)
-	sig := unix.SignalNum(args[0])
-	if sig == 0 {
-		ts.Fatalf("no signal %q", args[0])
-	}
-	ts.Check(syscall.Kill(pid, sig))
-}
-
-// patience bounds every wait for a condition: longer than any machine needs.
-const patience = 30 * time.Second
-
-func poll(ts *testscript.TestScript, what string, met func() (bool, string)) {
-	deadline := time.Now().Add(patience)
-	for {
-		ok, seen := met()
-		if ok {
-			return
+		if found, err := look(); err != nil || found != "" {
+			s.tb.Errorf("left behind, %s: %s %v", what, found, err)
 		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("waited in vain for %s; last seen: %s", what, seen)
-		}
-		time.Sleep(10 * time.Millisecond) // between two looks
 	}
 }
 
-// waitfor FILE [TEXT] waits until the file is there and holds the text.
-func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 1 || len(args) > 2 {
-		ts.Fatalf("usage: waitfor FILE [TEXT]")
-	}
-	poll(ts, args[0], func() (bool, string) {
-		text, err := os.ReadFile(ts.MkAbs(args[0]))
-		if err != nil {
-			return false, err.Error()
-		}
-		return len(text) > 0 && (len(args) == 1 || strings.Contains(string(text), args[1])), string(text)
-	})
-}
-
-// waitsql VALUE QUERY waits until a query gives that one value.
-func cmdWaitSQL(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: waitsql VALUE QUERY")
-	}
-	dsn := ts.Getenv("PG")
-	poll(ts, args[1], func() (bool, string) {
-		text, err := query(dsn, args[1])
-		if err != nil {
-			return false, err.Error()
-		}
-		return strings.TrimSpace(text) == args[0], text
-	})
-}
-
-// redis start N | pause I | resume I | kill I | restart I: nodes of the
-// script's own, in place of the shared ones. I counts from 1.
-func cmdRedis(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: redis start N | pause|resume|kill|restart I")
-	}
-	s := stateOf(ts)
-	n, err := strconv.Atoi(args[1])
-	ts.Check(err)
-	if args[0] == "start" {
-		s.redis = locktest.StartRedisNodes(s.t, n)
-		ts.Setenv("REDIS", strings.Join(locktest.URLs(s.redis), " "))
-		return
-	}
-	node := s.redis[n-1]
-	do := map[string]func(){"pause": node.Pause, "resume": node.Resume, "kill": node.Kill, "restart": node.RestartEmpty}[args[0]]
-	if do == nil {
-		ts.Fatalf("redis can't %s", args[0])
-	}
-	do()
-}
-
-// postgres start [SETTING...] | pause | resume | kill | restart: a server of
-// the script's own.
-func cmdPostgres(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: postgres start [SETTING...] | pause | resume | kill | restart")
-	}
-	s := stateOf(ts)
-	if args[0] == "start" {
-		s.postgres = locktest.StartPostgres(s.t, args[1:]...)
-		ts.Setenv("PG", s.postgres.DSN("postgres"))
-		return
-	}
-	switch p := s.postgres; args[0] {
-	case "pause":
-		p.Pause()
-	case "resume":
-		p.Resume()
-	case "kill":
-		p.Kill()
-	case "restart":
-		p.Kill()
-		p.Start()
-	default:
-		ts.Fatalf("postgres can't %s", args[0])
-	}
-}
-
-// query returns the rows of a query, a line each, columns separated by "|",
-// NULL as "-".
-func query(dsn, sql string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
+func (s *state) liveLeases() (string, error) {
+	text, err := query(s.dsn, `SELECT to_regclass('lockrun.lease') IS NOT NULL`)
+	if err != nil || strings.TrimSpace(text) == "f" {
 		return "", err
 	}
-	defer func() { _ = conn.Close(ctx) }()
-	result, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	for _, r := range result {
-		for _, row := range r.Rows {
-			for i, col := range row {
-				if i > 0 {
-					b.WriteByte('|')
-				}
-				if col == nil {
-					col = []byte("-")
-				}
-				b.Write(col)
-			}
-			b.WriteByte('\n')
-		}
-	}
-	return b.String(), nil
+	return query(s.dsn, `SELECT name, expires_at FROM lockrun.lease WHERE expires_at > clock_timestamp()`)
 }
 
-// sqlMain is the program "sql QUERY" of the scripts.
-func sqlMain() {
-	text, err := query(os.Getenv("PG"), os.Args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Print(text)
+func (s *state) lockKeys() (string, error) {
+	keys, err := keysOn(s.nodes, "lockrun:lock:"+s.job+"*")
+	return strings.Join(keys, " "), err
 }
 
-// redisKeysMain prints the keys of one name on all nodes: "redis-keys-of-lockrun NAME".
-func redisKeysMain() {
-	for _, url := range strings.Fields(os.Getenv("REDIS")) {
-		c := locktest.ClientFor(url)
-		keys, err := c.Keys(context.Background(), "lockrun:lock:"+os.Args[1]).Result()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+// processes finds what the script started by its environment, which children
+// inherit and which no daemon can drop.
+func (s *state) processes() (string, error) {
+	mark := []byte("WORK=" + s.workDir + "\x00")
+	paths, err := filepath.Glob("/proc/[0-9]*/environ")
+	var found []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(text, mark) {
+			continue // ended meanwhile, or another user's
 		}
-		for _, k := range keys {
-			fmt.Println(k)
-		}
-		_ = c.Close()
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		found = append(found, fmt.Sprintf("%s %q", filepath.Base(filepath.Dir(path)), bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 	}
+	return strings.Join(found, ", "), err
 }

@@ -144,7 +144,20 @@ func (x *run) variables() []string {
 	if x.req.Date != "" {
 		vars = append(vars, "LOCKRUN_DATE="+x.req.Date)
 	}
+	if x.spec.PGOptions != nil {
+		vars = append(vars, "PGOPTIONS="+WithRunID(*x.spec.PGOptions, x.req.RunID))
+	}
 	return vars
+}
+
+// WithRunID adds a run's id to a value of PGOPTIONS: every Postgres session that
+// libpq or pgx opens with it has the setting that lockrun.fence_trigger() reads.
+// The last of several counts, so one that is there already does no harm.
+func WithRunID(options, runID string) string {
+	if options != "" {
+		options += " "
+	}
+	return options + "-c lockrun.run_id=" + runID
 }
 
 // ChildVariables are the names that [Runner] sets for the child. A value that

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maxSkew is how far the host's clock may be from the store's without a word.
-const maxSkew = 5 * time.Second
+// MaxSkew is how far the host's clock may be from the store's without a word.
+const MaxSkew = 5 * time.Second
 
 // dateFromHost suggests the date by the host's clock. The store checks it by
 // its own.
@@ -43,9 +43,9 @@ func (x *run) warnOfClock(at, asked, answered time.Time) {
 	}
 	var off time.Duration
 	switch {
-	case at.Before(asked.Add(-maxSkew)):
+	case at.Before(asked.Add(-MaxSkew)):
 		off = asked.Sub(at)
-	case at.After(answered.Add(maxSkew)):
+	case at.After(answered.Add(MaxSkew)):
 		off = -at.Sub(answered)
 	default:
 		return
@@ -55,6 +55,6 @@ func (x *run) warnOfClock(at, asked, answered time.Time) {
 	if off < 0 {
 		direction, off = "behind", -off
 	}
-	x.report(Event{Kind: EventAcquired, Level: Warn, Note: fmt.Sprintf(
+	x.report(Event{Kind: EventAcquired, Level: Warn, Err: fmt.Errorf(
 		"this host's clock is %s %s the database's; dates follow the database", off.Round(time.Second), direction)})
 }

@@ -9,7 +9,10 @@
 //	guard    done: 0. Failed or unknown: 77. Nothing of it stays taken
 //	fork     never started: undo, 126, 127 or 71; the date is free again
 //	child    a door lost: SIGTERM, SIGKILL, 70. --max-runtime: 124
-//	record   repeated for one ttl; then said, 74 if the child ended with 0
+//	outbox   what earlier runs here could not store is stored before the lease is
+//	         asked for; it stops nobody
+//	record   repeated for one ttl; then it goes to the outbox and is said, 74 if
+//	         the child ended with 0
 //	release  the lease with the record, then the filter; only when the whole
 //	         tree of the child is dead
 package runner

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -87,6 +88,10 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 		x.giveBack()
 		return nil, false, x.final(Event{Kind: EventUnavailable, Level: Error, Err: err}, Result{Code: ExitSystem})
 	}
+	x.sendOutbox()
+	if x.interrupted() {
+		return nil, false, x.abandon(x.signal)
+	}
 	err := x.tryStore(left)
 	if x.interrupted() {
 		return nil, false, x.abandon(x.signal)
@@ -112,7 +117,19 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 		return nil, false, x.final(Event{Kind: EventDone, Level: Warn, Prior: x.answer.Prior}, Result{Code: x.spec.DoneCode})
 	}
 	x.giveBack()
-	return nil, false, x.final(Event{Kind: EventRefused, Level: Error, Prior: x.answer.Prior, Verdict: x.answer.Verdict}, Result{Code: ExitRefused})
+	e := Event{Kind: EventRefused, Level: Error, Prior: x.answer.Prior, Verdict: x.answer.Verdict}
+	if p := e.Prior; p != nil && e.Verdict == guard.IsUnknown && p.Host == x.req.Host {
+		e.Note = stillLiving(p.RunID)
+	}
+	return nil, false, x.final(e, Result{Code: ExitRefused})
+}
+
+// stillLiving says what is left of a run on this host.
+func stillLiving(runID string) string {
+	if pids := Living(runID); len(pids) > 0 {
+		return fmt.Sprintf("where processes of it still live: %v", pids)
+	}
+	return "where no process of it is to be seen"
 }
 
 // prepareChild begins the supervision, once for all tries.
@@ -161,8 +178,8 @@ func (x *run) tryStore(left func() time.Duration) error {
 		}
 		x.leaseSent, x.answer = asked, answer
 		x.mayHold = answer.Verdict == guard.Granted
-		x.warnOfClock(answer.At, askedWall, time.Now())
 		if answer.Verdict != guard.WrongDate {
+			x.warnOfClock(answer.At, askedWall, time.Now())
 			return nil
 		}
 		if err := x.dateAt(answer.Meant); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -19,21 +18,16 @@ func (x *run) renewLease(ctx context.Context) error { return x.Store.Renew(ctx, 
 // neverStarted frees the date of a child that never existed.
 func (x *run) neverStarted(err error) Result {
 	code := ExitSystem
+	var command *supervise.CommandError
 	switch {
 	case errors.Is(err, supervise.ErrTooLate):
 		code = ExitUnavailable
-	case errors.Is(err, supervise.ErrGuardian):
-		// code stays: the system is at fault, whatever errno is inside
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
-		code = ExitNotFound
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EPERM),
-		errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.ETXTBSY), errors.Is(err, syscall.ELIBBAD),
-		errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ELOOP):
-		code = ExitNotExec
+	case errors.As(err, &command):
+		code = command.Code
 	}
-	e := Event{Kind: EventUnavailable, Level: Error, Err: fmt.Errorf("start %q: %w", x.req.Command[0], err)}
-	if x.undo(fmt.Sprintf("the child could not be started: %v", err)) != nil {
-		e.Note = x.leftBehind()
+	e := Event{Kind: EventUnavailable, Level: Error, Err: fmt.Errorf("nothing started: %w", err)}
+	if reason := fmt.Sprintf("the child could not be started: %v", err); x.undo(reason) != nil {
+		e.Note = x.leftBehind(reason)
 	}
 	x.releaseFilter()
 	return x.final(e, Result{Code: code})
@@ -44,7 +38,10 @@ func (x *run) neverStarted(err error) Result {
 func (x *run) finish(w *watch) Result {
 	end := x.end(w)
 	endedAt := time.Now()
-	err := x.record(&end)
+	err, kept := x.record(&end), ""
+	if err != nil {
+		kept = x.keepEnd(&end, endedAt)
+	}
 	if w.dead {
 		x.releaseFilter()
 	}
@@ -64,8 +61,11 @@ func (x *run) finish(w *watch) Result {
 		x.report(Event{Kind: EventRecorded, Level: Info})
 	case e.Level == Error: // one line says both
 		e.Note = fmt.Sprintf("and the result could not be stored: %v", err)
+		if kept != "" {
+			e.Note += "; " + kept
+		}
 	default:
-		e.Kind, e.Level, e.Err = EventUnrecorded, Error, err
+		e.Kind, e.Level, e.Err, e.Note = EventUnrecorded, Error, err, kept
 	}
 	return x.final(e, how.result())
 }

@@ -33,24 +33,31 @@ func (x *run) unavailable(err error, leftBehind bool) Result {
 		e.Next = away.Next
 	}
 	if leftBehind {
-		e.Note = x.leftBehind()
+		e.Note = x.leftBehind(earlyEnd)
 	}
 	return x.final(e, Result{Code: code})
 }
 
-// leftBehind says what could not be taken back.
-func (x *run) leftBehind() string {
+// leftBehind says what could not be taken back, and leaves it to the outbox.
+func (x *run) leftBehind(reason string) string {
+	note := "the date may be taken by this run, which started nothing: see `lockrun status`"
 	if x.req.Date == "" {
-		return "the lease may stay taken for up to one ttl"
+		note = "the lease may stay taken for up to one ttl"
 	}
-	return "the date may be taken by this run, which started nothing: see `lockrun status`"
+	if later := x.keepNotStarted(reason); later != "" {
+		note += "; " + later
+	}
+	return note
 }
+
+// earlyEnd is the reason on record of a run that never got to its child.
+const earlyEnd = "lockrun ended before the child was started"
 
 // abandon ends a run that a signal stopped before the child existed. What was
 // taken, or may still be taken by a request under way, goes back.
 func (x *run) abandon(sig os.Signal) Result {
 	if !x.giveBack() {
-		return x.final(Event{Kind: EventUnavailable, Level: Error, Err: errors.New("stopped by " + SignalName(sig)), Note: x.leftBehind()}, died(sig))
+		return x.final(Event{Kind: EventUnavailable, Level: Error, Err: errors.New("stopped by " + SignalName(sig)), Note: x.leftBehind(earlyEnd)}, died(sig))
 	}
 	return died(sig)
 }
@@ -72,7 +79,7 @@ func (x *run) bounded() (context.Context, context.CancelFunc) {
 // request without an answer may yet take, then the filter. It says whether the
 // first is certain; the filter's key ends by itself in any case.
 func (x *run) giveBack() (clean bool) {
-	clean = !x.mayHold || x.undo("lockrun ended before the child was started") == nil
+	clean = !x.mayHold || x.undo(earlyEnd) == nil
 	x.releaseFilter()
 	return clean
 }

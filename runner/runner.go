@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"lockrun/guard"
+	"lockrun/guard/outbox"
 	"lockrun/locks"
 )
 
-// Runner does one run. All fields but Filter, Signals and Report are required.
+// Runner does one run. All fields but Filter, Outbox, Signals and Report are
+// required.
 type Runner struct {
 	// Filter is the first door; nil if there is none (Postgres alone).
 	Filter     locks.Filter
@@ -16,6 +18,9 @@ type Runner struct {
 	// Preferred lets a run go on without a filter that can't be reached.
 	Preferred bool
 	Store     guard.Store
+	// Outbox keeps what the store could not be told; nil if there is no place
+	// for one.
+	Outbox *outbox.Box
 	// NewChild begins the supervision of the child, which then waits for its
 	// start. It is called once the filter is ours, so that whoever loses there
 	// spends nothing on it, and while the store is being asked.
@@ -46,6 +51,9 @@ type Spec struct {
 	AtLeast    time.Duration
 	HeldCode   int // --conflict-exit-code
 	DoneCode   int // --done-exit-code
+	// PGOptions is the caller's PGOPTIONS, to which the child's adds the run's
+	// id; nil = the child gets the caller's as it is.
+	PGOptions *string
 }
 
 // run is the state of one Run.
@@ -66,6 +74,7 @@ type run struct {
 	// request whose answer never came.
 	mayHold       bool
 	warnedOfClock bool
+	sentOutbox    bool
 }
 
 // Run goes through the doors, runs the child, and returns how lockrun ends. It

@@ -218,8 +218,12 @@ func TestEnds(t *testing.T) {
 				t.Error("the quorum was released although the child lives")
 			}
 		}},
-		{name: "can't be started", set: func(s *stage) { s.child.refuse = syscall.ENOENT }, want: Result{Code: ExitNotFound}, outcome: guard.OutcomeNotStarted},
-		{name: "can't be executed", set: func(s *stage) { s.child.refuse = syscall.EACCES }, want: Result{Code: ExitNotExec}, outcome: guard.OutcomeNotStarted},
+		{name: "can't be started", set: func(s *stage) {
+			s.child.refuse = &supervise.CommandError{Code: ExitNotFound, Name: "job", Err: errors.New("no interpreter")}
+		}, want: Result{Code: ExitNotFound}, outcome: guard.OutcomeNotStarted},
+		{name: "can't be executed", set: func(s *stage) {
+			s.child.refuse = &supervise.CommandError{Code: ExitNotExec, Name: "job", Err: syscall.ENOEXEC}
+		}, want: Result{Code: ExitNotExec}, outcome: guard.OutcomeNotStarted},
 		{name: "can't be forked", set: func(s *stage) { s.child.refuse = syscall.EAGAIN }, want: Result{Code: ExitSystem}, outcome: guard.OutcomeNotStarted},
 		{name: "guardian fails", set: func(s *stage) { s.child.refuse = errors.Join(supervise.ErrGuardian, syscall.ENOENT) },
 			want: Result{Code: ExitSystem}, outcome: guard.OutcomeNotStarted},

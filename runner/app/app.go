@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +79,10 @@ func splitArgs(argv []string) (own, command []string, cut bool) {
 
 // commands are what lockrun does besides a run.
 func (in *invocation) commands() []*command {
-	return []*command{in.initCommand(), in.versionCommand()}
+	return []*command{
+		in.initCommand(), in.statusCommand(), in.historyCommand(), in.resolveCommand(), in.releaseCommand(),
+		in.doctorCommand(), in.completionCommand(), in.versionCommand(),
+	}
 }
 
 // command is a word of the command line with its own options.
@@ -85,6 +90,8 @@ type command struct {
 	name    string
 	help    string
 	options []option
+	takes   []string // the words of which one may follow; nil = none
+	word    string   // the one that followed, "" = none did
 	run     func(*settings) error
 }
 
@@ -115,14 +122,17 @@ func (c *command) cli(in *invocation) *cli.Command {
 		Name: c.name, Flags: s.flags(), HideHelp: true, HideHelpCommand: true,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return flagError(err, s.options) },
 		Action: func(x *cli.Context) error {
-			if x.Args().Present() {
-				return usagef("%s takes no further words, and here is %q", c.name, x.Args().First())
+			if err := c.readWord(s, x.Args().Slice()); err != nil {
+				return err
 			}
 			if err := s.check(); err != nil {
 				return err
 			}
 			if help, _ := s.bool("help"); help {
 				return in.print(c.help)
+			}
+			if err := s.readFile(); err != nil {
+				return err
 			}
 			return c.run(s)
 		},
@@ -139,20 +149,47 @@ func (in *invocation) root(s *settings, words []string) error {
 	}
 	switch {
 	case in.hasCommand && len(words) > 0:
-		return usagef("%q stands before the --: options come before it, the command after it", words[0])
+		return usagef("%s stands before the --: options come before it, the command after it", s.stray(words[0]))
 	case len(words) > 0 && words[0] == "help":
 		return in.print(helpText)
 	case len(words) > 0:
-		return usagef("%q is no command of lockrun; a command to run stands after --: lockrun --name NAME -- %s", words[0], words[0])
+		return usagef("%s is no command of lockrun; a command to run stands after --: lockrun --name NAME -- %s", s.stray(words[0]), s.strayCommand(words[0]))
 	case !in.hasCommand:
 		return usagef("nothing to run: lockrun --name NAME [--date DATE] [options] -- COMMAND [ARG...]; see lockrun --help")
+	}
+	if err := s.readFile(); err != nil {
+		return err
 	}
 	return in.run(s)
 }
 
+// plainWord is a word that is safe to repeat, by its looks.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,64}$`)
+
+// stray is a word in a place where none belongs, for a message. Behind the
+// address of a server it may be the rest of a password that was not quoted.
+func (s *settings) stray(word string) string {
+	if !s.mayRepeat(word) {
+		return "a word (is something not quoted?)"
+	}
+	return strconv.Quote(word)
+}
+
+// strayCommand is such a word as the command that it may have been meant to be.
+func (s *settings) strayCommand(word string) string {
+	if !s.mayRepeat(word) {
+		return "COMMAND"
+	}
+	return word
+}
+
+func (s *settings) mayRepeat(word string) bool {
+	return plainWord.MatchString(word) && len(s.given["postgres"]) == 0 && len(s.given["redis"]) == 0
+}
+
 func (in *invocation) print(text string) error {
 	if _, err := io.WriteString(in.stdout, text); err != nil {
-		return &exitError{runner.EventUnavailable, runner.ExitUnrecorded, fmt.Errorf("write to standard output: %w", err)}
+		return &exitError{kind: runner.EventUnavailable, code: runner.ExitUnrecorded, err: fmt.Errorf("write to standard output: %w", err)}
 	}
 	return nil
 }
@@ -161,8 +198,12 @@ func (in *invocation) print(text string) error {
 func flagError(err error, options []option) error {
 	text := err.Error()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
-		if near := nearest(name, options); near != "" {
+		name, _, _ = strings.Cut(name, "=")
+		if near := nearest(name[:min(len(name), maxOptionName)], options); near != "" && plainKey.MatchString(name) {
 			return usagef("unknown option %q, did you mean --%s?", dashed(name), near)
+		}
+		if !plainKey.MatchString(name) {
+			return usagef("unknown option; see lockrun --help") // with a value glued to it, perhaps
 		}
 		return usagef("unknown option %q; see lockrun --help", dashed(name))
 	}
@@ -172,6 +213,9 @@ func flagError(err error, options []option) error {
 	// What is left ("bad flag syntax") quotes a word that may hold a secret.
 	return usagef("an option is malformed; see lockrun --help")
 }
+
+// maxOptionName bounds what is compared with the names of options.
+const maxOptionName = 40
 
 func dashed(name string) string {
 	name = strings.TrimLeft(name, "-")
@@ -186,7 +230,7 @@ func dashed(name string) string {
 func splitShort(args []string) []string {
 	known := map[byte]option{}
 	long := map[string]bool{}
-	for _, o := range runOptions {
+	for _, o := range allOptions {
 		long[o.name] = true
 		if o.short != "" {
 			known[o.short[0]] = o
@@ -216,7 +260,7 @@ func valueOption(arg string, known map[byte]option) (option, bool) {
 	if name == arg || strings.Contains(name, "=") {
 		return option{}, false
 	}
-	for _, o := range runOptions {
+	for _, o := range allOptions {
 		if o.name == name {
 			return o, true
 		}
@@ -257,22 +301,28 @@ func nearest(name string, options []option) string {
 	return best
 }
 
-// distance is the number of letters to insert, remove or replace.
+// distance is the number of letters to insert, remove, replace, or swap with
+// their neighbour.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
 			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

@@ -29,6 +29,7 @@ type runConfig struct {
 	rerun                     guard.Rerun
 	heldCode, doneCode        int
 	holder                    string
+	exportRunID               bool // in the child's PGOPTIONS
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
@@ -47,8 +48,25 @@ func (in *invocation) readConfig(s *settings) (*runConfig, error) {
 		}
 	}
 	var err error
-	c.stores, err = readStores(s, in.env)
-	return c, err
+	if c.stores, err = readStores(s, in.env); err != nil {
+		return nil, err
+	}
+	return c, c.readExport(s)
+}
+
+// readExport reads --export-pgoptions, which serves the fence in Postgres. A
+// local run has none: asking for it there is refused, unless the wish comes from
+// a weaker source than --local does and thus goes with the servers.
+func (c *runConfig) readExport(s *settings) (err error) {
+	if c.exportRunID, err = s.bool("export-pgoptions"); err != nil || !c.exportRunID || !c.stores.local {
+		return err
+	}
+	_, from := s.values("export-pgoptions")
+	if _, localFrom := s.values("local"); from >= localFrom {
+		return usagef("%s has no meaning with %s: the fence looks for the run in Postgres", s.where("export-pgoptions"), s.where("local"))
+	}
+	c.exportRunID = false
+	return nil
 }
 
 func (c *runConfig) readName(s *settings) error {
@@ -64,45 +82,54 @@ func (c *runConfig) readName(s *settings) error {
 }
 
 func (in *invocation) dateReader(c *runConfig) func(*settings) error {
-	lookup := func(key string) (string, bool) { v, ok := in.env[key]; return v, ok }
 	return func(s *settings) error {
 		text, from := s.text("date", "")
 		var err error
 		if from != fromDefault {
 			if c.date, err = guard.ParseDate(text); err != nil {
-				return usagef("--date: %w", err)
+				return usagef("%s: %w", s.where("date"), err)
 			}
-		}
-		if starts, from := s.text("day-starts", ""); from != fromDefault {
-			if c.dayStarts, err = guard.ParseDayStart(starts); err != nil {
-				return usagef("%s: %w", s.where("day-starts"), err)
-			}
-		}
-		tz, from := s.text("tz", "")
-		if from == fromFlag && tz == "" {
-			return usagef("--tz is empty")
 		}
 		// TZ matters to a word only: a job without one may have any TZ.
-		needsZone := c.date.IsWord() || c.date.IsScheduled()
-		if tz == "" && !needsZone {
-			return nil
+		c.zone, c.dayStarts, err = in.readWallClock(s, c.date.IsWord() || c.date.IsScheduled())
+		if err != nil || !c.date.IsScheduled() {
+			return err
 		}
-		if c.zone, err = guard.LoadZone(tz, lookup); err != nil {
-			return usagef("%w", err)
+		at, err := guard.ScheduledInstant(in.lookup)
+		if err == nil {
+			c.date, err = guard.ParseDate(guard.ResolveScheduled(at, c.zone, c.dayStarts))
 		}
-		if !c.date.IsScheduled() {
-			return nil
-		}
-		at, err := guard.ScheduledInstant(lookup)
 		if err != nil {
-			return usagef("--date: %w", err)
-		}
-		c.date, err = guard.ParseDate(guard.ResolveScheduled(at, c.zone, c.dayStarts))
-		if err != nil {
-			return usagef("--date: %w", err)
+			return usagef("%s: %w", s.where("date"), err)
 		}
 		return nil
 	}
+}
+
+func (in *invocation) lookup(key string) (string, bool) { v, ok := in.env[key]; return v, ok }
+
+// readWallClock reads --tz and --day-starts. Without --tz the zone is nil, unless
+// it is needed.
+func (in *invocation) readWallClock(s *settings, needed bool) (zone *time.Location, dayStarts time.Duration, err error) {
+	if starts, from := s.text("day-starts", ""); from != fromDefault {
+		if dayStarts, err = guard.ParseDayStart(starts); err != nil {
+			return nil, 0, usagef("%s: %w", s.where("day-starts"), err)
+		}
+	}
+	tz, from := s.text("tz", "")
+	if from == fromFlag && tz == "" {
+		return nil, 0, usagef("--tz is empty")
+	}
+	if tz == "" && !needed {
+		return nil, dayStarts, nil
+	}
+	switch zone, err = guard.LoadZone(tz, in.lookup); {
+	case err != nil && tz != "":
+		return nil, 0, usagef("%s: %w", s.where("tz"), err)
+	case err != nil:
+		return nil, 0, usagef("%w", err)
+	}
+	return zone, dayStarts, nil
 }
 
 func (c *runConfig) readTiming(s *settings) error {
@@ -131,13 +158,17 @@ func (c *runConfig) readRest(s *settings) (err error) {
 	read(func() (err error) { c.wait, err = s.duration("wait", 0); return })
 	read(func() error {
 		nonblock, err := s.bool("nonblock")
-		if _, from := s.text("wait", ""); nonblock && from == fromFlag {
-			return usagef("--wait and --nonblock exclude each other")
+		if err != nil || !nonblock {
+			return err
 		}
-		if nonblock {
+		_, from := s.values("nonblock")
+		switch _, waitFrom := s.values("wait"); {
+		case waitFrom == from:
+			return usagef("%s and %s exclude each other", s.where("wait"), s.where("nonblock"))
+		case waitFrom < from:
 			c.wait = 0
 		}
-		return err
+		return nil
 	})
 	read(func() (err error) { c.maxRuntime, err = s.duration("max-runtime", 0); return })
 	read(func() (err error) { c.atLeast, err = s.duration("at-least", 0); return })

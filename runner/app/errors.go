@@ -33,7 +33,7 @@ func eventOf(err error) runner.Event {
 	code := runner.ExitUnavailable
 	switch {
 	case errors.As(err, &exit):
-		e.Kind, code = exit.kind, exit.code
+		e.Kind, e.Held, code = exit.kind, exit.held, exit.code
 	case errors.As(err, &usage):
 		e.Kind, code = runner.EventUsage, runner.ExitUsage
 	case errors.As(err, &setup):
@@ -52,6 +52,7 @@ type exitError struct {
 	kind runner.EventKind
 	code int
 	err  error
+	held *locks.HeldError // who holds, if that is the reason
 }
 
 func (e *exitError) Error() string { return e.err.Error() }

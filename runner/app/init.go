@@ -15,8 +15,7 @@ import (
 const initBound = 30 * time.Second
 
 func (in *invocation) initCommand() *command {
-	options := append(pick("postgres", "local", "state-dir"), option{name: "print", kind: takesNothing})
-	return &command{name: "init", help: initHelp, options: options, run: in.init}
+	return &command{name: "init", help: initHelp, options: pick("postgres", "local", "state-dir", "config", "print"), run: in.init}
 }
 
 // init makes the tables.
@@ -35,19 +34,20 @@ func (in *invocation) init(s *settings) error {
 	ctx, cancel := context.WithTimeout(context.Background(), initBound)
 	defer cancel()
 	if st.local {
-		created, err := sqlite.Init(ctx, st.stateDir)
-		return in.initialised(created, st.stateDir, err)
+		change, err := sqlite.Init(ctx, st.stateDir)
+		return in.initialised(change, st.stateDir, err)
 	}
-	created, err := postgres.Init(ctx, st.postgres)
-	return in.initialised(created, st.postgres.Address(), err)
+	change, err := postgres.Init(ctx, st.postgres)
+	return in.initialised(change, st.postgres.Address(), err)
 }
 
-func (in *invocation) initialised(created bool, where string, err error) error {
+func (in *invocation) initialised(change guard.Change, where string, err error) error {
 	if err != nil {
 		return err
 	}
-	if created {
-		return in.print(fmt.Sprintf("created schema version %d in %s\n", guard.SchemaVersion, where))
+	said := map[guard.Change]string{
+		guard.Created: "created schema version %d in %s\n", guard.Upgraded: "upgraded the schema to version %d in %s\n",
+		guard.Unchanged: "schema version %d is there already in %s, nothing changed\n",
 	}
-	return in.print(fmt.Sprintf("schema version %d is there already in %s, nothing changed\n", guard.SchemaVersion, where))
+	return in.print(fmt.Sprintf(said[change], guard.SchemaVersion, where))
 }

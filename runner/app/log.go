@@ -74,12 +74,12 @@ func (l *log) object(e runner.Event) string {
 	if e.Note != "" {
 		parts = append(parts, e.Note)
 	}
-	r.Error = strings.Join(parts, "; ")
+	r.Error, r.Holder = clipped(strings.Join(parts, "; "), maxLine), clipped(r.Holder, maxLine)
 	text, err := json.Marshal(r)
 	if err != nil { // a record of strings and numbers can always be encoded
 		panic(err)
 	}
-	return string(text)
+	return inert(string(text))
 }
 
 // stamp is a time for people and logs: RFC 3339 in UTC, whole seconds; "" for

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,23 +50,41 @@ var runOptions = []option{
 	{name: "conflict-exit-code", short: "E", env: "LOCKRUN_CONFLICT_EXIT_CODE"},
 	{name: "done-exit-code", env: "LOCKRUN_DONE_EXIT_CODE"},
 	{name: "holder", env: "LOCKRUN_HOLDER"},
+	{name: "export-pgoptions", env: "LOCKRUN_EXPORT_PGOPTIONS", kind: takesNothing},
 	{name: "redis-ca", env: "LOCKRUN_REDIS_CA"},
 	{name: "redis-cert", env: "LOCKRUN_REDIS_CERT"},
 	{name: "redis-key", env: "LOCKRUN_REDIS_KEY"},
 	{name: "quiet", short: "q", kind: takesNothing},
 	{name: "verbose", short: "v", kind: takesNothing},
 	{name: "log-format", env: "LOCKRUN_LOG_FORMAT"},
+	{name: "config", env: "LOCKRUN_CONFIG"},
 	{name: "help", short: "h", kind: takesNothing},
 }
+
+// The options of the other commands, besides those that they share with a run.
+var commandOptions = []option{
+	{name: "print", kind: takesNothing},
+	{name: "json", kind: takesNothing},
+	{name: "since"},
+	{name: "until"},
+	{name: "missing"},
+	{name: "as"},
+	{name: "reason"},
+	{name: "force", kind: takesNothing},
+	{name: "outbox", kind: takesNothing},
+}
+
+// allOptions are the options of every command.
+var allOptions = slices.Concat(runOptions, commandOptions)
 
 // logEnv has no option of its own: -q and -v stand for two of its words.
 const logEnv = "LOCKRUN_LOG"
 
-// pick returns the run's options with the given names, for another command.
+// pick returns the options with the given names, for a command.
 func pick(names ...string) []option {
 	var picked []option
 	for _, n := range names {
-		for _, o := range runOptions {
+		for _, o := range allOptions {
 			if o.name == n {
 				picked = append(picked, o)
 			}
@@ -79,6 +98,7 @@ type source int
 
 const (
 	fromDefault source = iota
+	fromFile
 	fromEnv
 	fromFlag
 )
@@ -88,6 +108,7 @@ type settings struct {
 	options []option
 	given   map[string][]string // by name, from the command line
 	env     map[string]string
+	file    configFile
 }
 
 // flagValue collects what the command line says for one option. It never
@@ -147,6 +168,9 @@ func (s *settings) values(name string) ([]string, source) {
 		}
 		return []string{s.env[o.env]}, fromEnv
 	}
+	if v := s.file.values[name]; len(v) > 0 {
+		return v, fromFile
+	}
 	return nil, fromDefault
 }
 
@@ -160,7 +184,10 @@ func (s *settings) text(name, fallback string) (string, source) {
 
 // where names the source of a setting for a message: the flag or the variable.
 func (s *settings) where(name string) string {
-	if _, from := s.values(name); from == fromEnv {
+	switch _, from := s.values(name); from {
+	case fromFile:
+		return name + " in " + s.file.path
+	case fromEnv:
 		for _, o := range s.options {
 			if o.name == name {
 				return o.env

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"lockrun/guard"
+	"lockrun/guard/outbox"
 	"lockrun/guard/postgres"
 	"lockrun/guard/sqlite"
 	"lockrun/locks"
@@ -56,6 +57,9 @@ func (in *invocation) run(s *settings) error {
 	if err != nil {
 		return commandFault(err)
 	}
+	if in.isNested(c) {
+		return in.nested(c, path, signals, stop)
+	}
 	r := &runner.Runner{
 		Preferred: c.preferred, Clock: locks.SystemClock{}, Timing: c.timing,
 		Signals: signals, Report: in.log.take,
@@ -63,10 +67,13 @@ func (in *invocation) run(s *settings) error {
 	if err := in.wire(r, c); err != nil {
 		return err
 	}
+	if dir, err := stateDir(s, in.env); err == nil && dir != "" {
+		r.Outbox = outbox.New(dir, c.stores.address())
+	}
 	// What lockrun itself was given must not pass for what it gives.
 	for _, key := range runner.ChildVariables {
 		if err := os.Unsetenv(key); err != nil {
-			return &exitError{runner.EventUnavailable, runner.ExitSystem, err}
+			return &exitError{kind: runner.EventUnavailable, code: runner.ExitSystem, err: err}
 		}
 	}
 	r.NewChild = func() (runner.Child, error) {
@@ -82,9 +89,18 @@ func (in *invocation) run(s *settings) error {
 		Date: c.date, Zone: c.zone, DayStart: c.dayStarts,
 		Started: in.started, StartedWall: in.startedWall,
 		Wait: c.wait, MaxRuntime: c.maxRuntime, AtLeast: c.atLeast,
-		HeldCode: c.heldCode, DoneCode: c.doneCode,
+		HeldCode: c.heldCode, DoneCode: c.doneCode, PGOptions: in.pgOptions(c),
 	})
 	return nil
+}
+
+// pgOptions is the caller's PGOPTIONS when the command's is to name the run.
+func (in *invocation) pgOptions(c *runConfig) *string {
+	if !c.exportRunID {
+		return nil
+	}
+	given := in.env["PGOPTIONS"]
+	return &given
 }
 
 // commandFault is the end of a run whose command can't be executed: nothing was
@@ -95,7 +111,7 @@ func commandFault(err error) error {
 	if errors.As(err, &ce) {
 		code = ce.Code
 	}
-	return &exitError{runner.EventUnavailable, code, fmt.Errorf("nothing started: %w", err)}
+	return &exitError{kind: runner.EventUnavailable, code: code, err: fmt.Errorf("nothing started: %w", err)}
 }
 
 // wire chooses the doors. A mode is nothing but this choice.

@@ -15,6 +15,14 @@ type stores struct {
 	tls      quorum.TLSFiles
 }
 
+// address names the database, without secrets.
+func (st stores) address() string {
+	if st.local {
+		return "the local store"
+	}
+	return st.postgres.Address()
+}
+
 const threeWays = "say where runs are recorded: --postgres DSN with --redis URL (three times), --postgres DSN alone, or --local for this host only"
 
 // readStores decides between servers and the local store. When both are asked

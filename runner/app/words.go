@@ -24,7 +24,7 @@ func (l *log) text(e runner.Event) string {
 		subject += ": "
 	}
 	line := "lockrun: " + subject + sentence(e)
-	if e.Note != "" && e.Kind != runner.EventHeld {
+	if e.Note != "" && e.Kind != runner.EventHeld && e.Kind != runner.EventRefused {
 		line += "; " + e.Note
 	}
 	if e.Next != "" {
@@ -35,6 +35,9 @@ func (l *log) text(e runner.Event) string {
 
 // sentence says what the event is.
 func sentence(e runner.Event) string {
+	if e.Err != nil && (e.Kind == runner.EventHeld || e.Kind == runner.EventRefused) {
+		return reason(e) // of a command that is no run
+	}
 	switch e.Kind {
 	case runner.EventHeld:
 		return held(e)
@@ -48,6 +51,9 @@ func sentence(e runner.Event) string {
 		}
 		return "lost, the child was ended (" + ended(*e.Status) + "): " + reason(e)
 	case runner.EventUnrecorded:
+		if e.Status == nil {
+			return reason(e)
+		}
 		return fmt.Sprintf("the child %s at %s, but that could not be stored: %s", ended(*e.Status), stamp(e.EndedAt), reason(e))
 	case runner.EventEnded:
 		switch {
@@ -63,7 +69,7 @@ func sentence(e runner.Event) string {
 		return "warning: no quorum: " + reason(e)
 	case runner.EventAcquired:
 		if e.Level == runner.Warn {
-			return "warning"
+			return "warning: " + reason(e)
 		}
 		return fmt.Sprintf("acquired, token %d", e.Token)
 	case runner.EventStarted:
@@ -153,7 +159,11 @@ func refused(e runner.Event) string {
 			what += " by " + p.Signal
 		}
 		if p.Host != "" && e.Verdict == guard.IsUnknown {
-			what += " (on " + p.Host + ")"
+			where := p.Host
+			if e.Note != "" {
+				where += ", " + e.Note
+			}
+			what += " (on " + where + ")"
 		}
 	}
 	return "nothing started, " + what + earlier(p) + "; look at it, then --rerun " + word + " or `lockrun resolve`"
@@ -175,5 +185,5 @@ func printable(text string) string {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, text)
+	}, clipped(text, maxLine))
 }

@@ -219,10 +219,7 @@ while [ ! -e "$TEST_DIR/up" ]; do sleep 0.01; done; exit 3`
 			t.Errorf("events %v, want %v", f.kinds(), want)
 		}
 		eventually(t, "the guardian's end", func() bool {
-			return !slices.ContainsFunc(f.survivors(), func(pid int) bool {
-				text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-				return strings.HasPrefix(string(text), GuardianArg0+"\x00")
-			})
+			return !slices.ContainsFunc(f.survivors(), isGuardian)
 		})
 		if len(f.survivors()) == 0 {
 			t.Error("the leftover was killed")

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -26,106 +25,6 @@ func (f *fixture) exits(code int, status syscall.WaitStatus) {
 }
 
 func (f *fixture) has(kind Kind) bool { return slices.Contains(f.kinds(), kind) }
-
-// TestDeadline lets renewals end in different ways and checks that the whole tree
-// is dead by the end of the window that the last good one opened.
-func TestDeadline(t *testing.T) {
-	t.Parallel()
-	t.Run("never extended", func(t *testing.T) {
-		f := newTreeFixture(t)
-		f.spec.Window = 4 * time.Second
-		f.start()
-		f.beating()
-		f.exits(70, f.wait())
-		f.gone()
-		term := f.event(TermSent)
-		if term.Error != ErrDeadline.Error() {
-			t.Errorf("SIGTERM because %q", term.Error)
-		}
-		if early := term.K.Add(-f.spec.KillAfter).Sub(term.At); early > 0 {
-			t.Errorf("SIGTERM came %s early", early)
-		}
-		if kill := f.event(KillSent); kill.At < kill.K {
-			t.Errorf("SIGKILL came %s early", kill.K.Sub(kill.At))
-		}
-		if f.lastBeat("session") < term.At || f.lastBeat("daemon") < term.At {
-			t.Error("the deaf ones died of SIGTERM")
-		}
-		f.quiet(term.K.Add(f.spec.KillMargin))
-		f.last(Empty)
-		if f.has(TakenOver) {
-			t.Error("lockrun took over from a healthy guardian")
-		}
-	})
-	t.Run("extended for a while", func(t *testing.T) {
-		f := newTreeFixture(t)
-		f.spec.Window, f.spec.Renew, f.spec.Renewals = 4*time.Second, 300*time.Millisecond, 20
-		f.start()
-		f.beating()
-		f.exits(70, f.wait())
-		f.gone()
-		last := f.event(Empty)
-		if first := f.event(Started); last.K.Sub(first.K) < time.Second {
-			t.Error("the deadline was not moved")
-		}
-		if f.lastBeat("daemon") < last.K.Add(-f.spec.KillAfter) {
-			t.Error("the tree was killed although its deadline had been extended")
-		}
-		f.quiet(last.K.Add(f.spec.KillMargin))
-	})
-	t.Run("kill-after of zero", func(t *testing.T) {
-		f := newTreeFixture(t)
-		f.spec.Window, f.spec.KillAfter = 4*time.Second, 0
-		f.start()
-		f.beating()
-		f.exits(70, f.wait())
-		f.gone()
-		f.quiet(f.event(Empty).K.Add(f.spec.KillMargin))
-	})
-	t.Run("passed before the start", func(t *testing.T) {
-		f := newTreeFixture(t)
-		f.spec.Window = f.spec.KillAfter
-		f.start()
-		f.exits(71, f.wait())
-		f.gone()
-		f.last(NotStarted)
-		if got := f.event(NotStarted).Error; got != ErrTooLate.Error() {
-			t.Errorf("not started because %q", got)
-		}
-	})
-	t.Run("terminated", func(t *testing.T) {
-		f := newTreeFixture(t)
-		f.spec.TerminateAfter = 3 * time.Second
-		f.spec.Renew = 100 * time.Millisecond // must not undo it
-		f.start()
-		f.beating()
-		f.exits(70, f.wait())
-		f.gone()
-		term := f.event(TermSent)
-		if term.Error != errAsked.Error() {
-			t.Errorf("SIGTERM because %q", term.Error)
-		}
-		f.quiet(term.At.Add(f.spec.KillAfter + f.spec.KillMargin))
-		f.last(Empty)
-	})
-}
-
-// TestStoppedChild checks that a stopped process gets to see its SIGTERM.
-func TestStoppedChild(t *testing.T) {
-	t.Parallel()
-	f := newCounter(t, syscall.SIGTERM)
-	f.spec.TerminateAfter, f.spec.KillAfter = 2*time.Second, patience/2
-	f.start()
-	f.counted("ready")
-	child := f.event(Started).Event.PID
-	f.send(child, syscall.SIGSTOP)
-	eventually(t, "a stopped child", func() bool { return f.state(child) == 'T' })
-	f.exits(70, f.wait())
-	f.counted("terminated")
-	if f.has(KillSent) {
-		t.Error("it was killed")
-	}
-}
 
 // TestFaults breaks one of the two processes while the tree is at work.
 func TestFaults(t *testing.T) {
@@ -284,6 +183,20 @@ func TestFaults(t *testing.T) {
 	})
 }
 
+// TestBothKilled is about the one fault that leaves nobody to kill the tree. The
+// child itself must die of it.
+func TestBothKilled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "sleep", "1000")
+	f.start()
+	eventually(t, "the start", func() bool { return f.has(Started) })
+	f.send(f.cmd.Process.Pid, syscall.SIGSTOP)
+	f.send(f.guardian(), syscall.SIGKILL)
+	f.send(f.cmd.Process.Pid, syscall.SIGKILL)
+	f.wait()
+	f.gone()
+}
+
 func toLockrun(f *fixture) int          { return f.cmd.Process.Pid }
 func toGroup(f *fixture) int            { return -f.cmd.Process.Pid }
 func graceful(f *fixture) time.Duration { return f.spec.KillAfter }
@@ -296,74 +209,4 @@ func (f *fixture) quietWhileStopped(after locks.Instant) {
 		return slices.Equal(f.survivors(), []int{f.cmd.Process.Pid})
 	})
 	f.quiet(after)
-}
-
-// TestGuardianFailsEarly is about a guardian that was not told to start yet.
-func TestGuardianFailsEarly(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		sig  syscall.Signal
-		code int
-		want []Kind
-	}{
-		{"killed", syscall.SIGKILL, 71, []Kind{NotStarted}},
-		// It may have forked the child and not told; only a kill makes sure.
-		{"stopped", syscall.SIGSTOP, 70, []Kind{TakenOver, Empty}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := newFixture(t, "sleep", "1000")
-			f.spec.StartDelay, f.spec.Window = 2*time.Second, 2*time.Second
-			f.start()
-			f.send(f.guardian(), tt.sig)
-			f.exits(tt.code, f.wait())
-			f.gone()
-			if !slices.Equal(f.kinds(), tt.want) {
-				t.Errorf("events %v, want %v", f.kinds(), tt.want)
-			}
-		})
-	}
-}
-
-// TestRandomKills hits the first moments of a run, when processes are still being
-// started.
-func TestRandomKills(t *testing.T) {
-	t.Parallel()
-	const script = `trap "" TERM
-setsid sh -c 'trap "" TERM; while :; do sleep 1000; done' &
-(setsid sleep 1000 &)
-sleep 1000 &
-wait; wait`
-	for range 40 {
-		for _, who := range []string{"lockrun", "guardian", "both in turn", "lockrun by SIGTERM"} {
-			f := newFixture(t, "sh", "-c", script)
-			f.spec.KillAfter = 20 * time.Millisecond
-			f.spec.TerminateAfter = 150 * time.Millisecond // for a child that ignores SIGTERM
-			f.start()
-			time.Sleep(rand.N(60 * time.Millisecond))
-			lockrun := f.cmd.Process.Pid
-			guardian := 0
-			if below := descendants(lockrun); len(below) > 0 {
-				guardian = below[0].pid
-			}
-			sig := syscall.SIGKILL
-			switch {
-			case who == "lockrun by SIGTERM":
-				f.send(lockrun, syscall.SIGTERM)
-			case who == "guardian" && guardian != 0:
-				_ = syscall.Kill(guardian, sig) // it may have ended
-			case who == "both in turn" && guardian != 0:
-				f.send(lockrun, syscall.SIGSTOP)
-				f.send(guardian, syscall.SIGKILL)
-				f.send(lockrun, syscall.SIGCONT)
-			default:
-				f.send(lockrun, sig)
-			}
-			f.wait()
-			f.gone()
-			if t.Failed() {
-				return
-			}
-		}
-	}
 }

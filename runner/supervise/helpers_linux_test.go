@@ -156,20 +156,31 @@ func (f *fixture) last(kind Kind) {
 	}
 }
 
-// guardian waits for the guardian of the driver.
+// guardian waits for the guardian of this run.
 func (f *fixture) guardian() int {
 	f.t.Helper()
-	var found int
+	found := 0
 	eventually(f.t, "the guardian", func() bool {
-		for _, p := range descendants(f.cmd.Process.Pid) {
-			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
-			if p.parent == f.cmd.Process.Pid && bytes.HasPrefix(text, []byte(GuardianArg0+"\x00")) {
-				found = p.pid
+		for _, pid := range f.survivors() {
+			if isGuardian(pid) {
+				found = pid
 			}
 		}
 		return found != 0
 	})
 	return found
+}
+
+func isGuardian(pid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return bytes.HasPrefix(text, []byte(GuardianArg0+"\x00"))
+}
+
+// driver waits for lockrun: the parent of the guardian.
+func (f *fixture) driver() int {
+	f.t.Helper()
+	p, _ := readProcess(f.guardian())
+	return p.parent
 }
 
 // survivors are all living processes of this run: driver, guardian, and tree.

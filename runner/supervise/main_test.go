@@ -144,10 +144,10 @@ func drive() int {
 				lost = lost || !errors.Is(e.Err, ErrLeftovers)
 			}
 		case <-renew:
-			if spec.Renewals == 0 || spec.Renewals > 1 {
-				spec.Renewals--
-				k = clock.Now().Add(spec.Window)
-				tree.Extend(k)
+			k = clock.Now().Add(spec.Window)
+			tree.Extend(k)
+			if spec.Renewals--; spec.Renewals == 0 {
+				renew = nil
 			}
 		case <-terminate:
 			tree.Terminate(clock.Now().Add(spec.KillAfter), errAsked)

@@ -89,6 +89,28 @@ func TestStuck(t *testing.T) {
 	})
 }
 
+// TestGuardianStopsKilling needs a tree that takes long to kill.
+func TestGuardianStopsKilling(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Log("only root can make a process that others can't kill, so nothing is tested")
+		return
+	}
+	f := newStuckFixture(t)
+	f.spec.Window, f.spec.KillMargin = 4*time.Second, 8*time.Second
+	f.start()
+	f.up()
+	guardian := f.guardian()
+	eventually(t, "SIGKILL", func() bool { return f.has(KillSent) })
+	f.send(guardian, syscall.SIGSTOP)
+	f.exits(70, f.wait())
+	if want := []Kind{Started, TermSent, KillSent, TakenOver, Stuck}; !slices.Equal(f.kinds(), want) {
+		t.Errorf("events %v, want %v", f.kinds(), want)
+	}
+	f.send(f.event(Started).Event.PID, syscall.SIGKILL)
+	f.gone()
+}
+
 func TestClose(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -89,22 +89,6 @@ const (
 	ctrlBackslash = "\x1c"
 )
 
-// driver is the pid of lockrun: the parent of the guardian.
-func (f *fixture) driver() int {
-	f.t.Helper()
-	var pid int
-	eventually(f.t, "the driver", func() bool {
-		for _, candidate := range f.survivors() {
-			text, _ := os.ReadFile("/proc/" + itoa(candidate) + "/cmdline")
-			if p, ok := readProcess(candidate); ok && strings.HasPrefix(string(text), GuardianArg0+"\x00") {
-				pid = p.parent
-			}
-		}
-		return pid > 1
-	})
-	return pid
-}
-
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	t.Run("typed signals arrive once", func(t *testing.T) {
@@ -112,10 +96,14 @@ func TestTerminal(t *testing.T) {
 		term := openShell(f)
 		term.write("./lr; echo code=$?\n")
 		f.counted("ready")
+		// One that is passed on as well then arrives after the first was counted.
+		guardian := f.guardian()
+		f.send(guardian, syscall.SIGSTOP)
 		term.write(ctrlC)
 		f.counted("interrupt")
 		term.write(ctrlBackslash)
 		f.counted("quit")
+		f.send(guardian, syscall.SIGCONT)
 		if err := pty.Setsize(term.master, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
 			t.Fatal(err)
 		}
@@ -146,11 +134,12 @@ func TestTerminal(t *testing.T) {
 		f.beating()
 		term.write(ctrlZ)
 		term.waitFor("Stopped")
-		eventually(t, "a stopped child", func() bool { return f.state(f.event(Started).Event.PID) == 'T' })
+		driver, child := f.driver(), f.event(Started).Event.PID
+		eventually(t, "a stopped group", func() bool { return f.state(child) == 'T' && f.state(driver) == 'T' })
 		before := now()
 		term.write("fg\n")
 		eventually(t, "heartbeats", func() bool { return f.lastBeat("plain") > before })
-		f.send(f.driver(), syscall.SIGTERM)
+		f.send(driver, syscall.SIGTERM)
 		f.goneExcept(term)
 		f.last(Empty)
 	})
@@ -177,9 +166,14 @@ func TestTerminal(t *testing.T) {
 		f := newFixture(t, "sh", "-c", `read x; echo "got"-$x`)
 		term := openShell(f)
 		term.write("./lr &\n")
-		eventually(t, "the start", func() bool { return f.has(Started) })
-		child := f.event(Started).Event.PID
-		eventually(t, "a stopped child", func() bool { return f.state(child) == 'T' })
+		// Lockrun may be stopped, together with the child, before it knows of it.
+		guardian, driver, child := f.guardian(), f.driver(), 0
+		eventually(t, "a stopped group", func() bool {
+			for _, p := range descendants(guardian) {
+				child = p.pid
+			}
+			return child != 0 && f.state(child) == 'T' && f.state(driver) == 'T'
+		})
 		term.write("jobs\n")
 		term.waitFor("Stopped")
 		term.write("fg\n")
@@ -206,8 +200,11 @@ func TestTerminal(t *testing.T) {
 		term.write("./lr &\n")
 		f.counted("ready")
 		driver := f.driver()
+		guardian := f.guardian()
+		f.send(guardian, syscall.SIGSTOP)
 		f.send(term.leader.Process.Pid, syscall.SIGHUP) // as the closed terminal does
 		f.counted("hangup")
+		f.send(guardian, syscall.SIGCONT)
 		f.send(driver, syscall.SIGTERM)
 		f.gone()
 		if got, want := strings.ReplaceAll(f.read("signals"), "continued\n", ""), "ready\nhangup\nterminated\n"; got != want {

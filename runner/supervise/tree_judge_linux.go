@@ -95,8 +95,9 @@ func (t *Tree) judge(now locks.Instant, childless bool) {
 }
 
 // trust is until when lockrun relies on the guardian, and what is wrong then. A
-// deadline that was moved but not acknowledged is as good as the one before it;
-// otherwise the guardian has half a kill margin to show that it acts.
+// deadline that was moved but not acknowledged is as good as the one before it,
+// unless there was hardly time for an answer; otherwise the guardian has half a
+// kill margin to show that it acts.
 func (t *Tree) trust(margin time.Duration) (until locks.Instant, why string) {
 	late := t.killAt.Add(margin / 2)
 	switch {
@@ -105,7 +106,8 @@ func (t *Tree) trust(margin time.Duration) (until locks.Instant, why string) {
 	case t.killing:
 		return max(late, t.heard.Add(margin/4)), "it stopped killing"
 	case t.acked != t.seq:
-		return min(t.killAt, t.asked.Add(margin/2)), "it did not acknowledge the deadline"
+		until = min(t.killAt, t.asked.Add(margin/2))
+		return max(until, t.askedAt.Add(margin/8)), "it did not acknowledge the deadline"
 	default:
 		return late, "it let the deadline pass"
 	}

@@ -56,6 +56,7 @@ type Tree struct {
 	acked    int           // of the last one acknowledged
 	killAt   locks.Instant // the deadline that the guardian acknowledged last
 	asked    locks.Instant // the earliest that it did not acknowledge yet
+	askedAt  locks.Instant // when the first of those requests was sent
 	answerBy locks.Instant // while starting
 	why      error         // of Terminate
 	killing  bool          // the guardian has begun to
@@ -157,7 +158,8 @@ func (t *Tree) Start(vars []string, killAt locks.Instant) {
 // never extended.
 func (t *Tree) Extend(killAt locks.Instant) {
 	t.do(func() {
-		if t.phase == starting || t.phase == guarded {
+		due := t.killAt.Add(-t.opts.Timing.KillAfter)
+		if (t.phase == starting || t.phase == guarded) && !t.sent[TermSent] && t.clock.Now() < due {
 			_ = t.ask(message{verb: sayExtend, at: killAt}) // unheard, it stays unacknowledged
 		}
 	})
@@ -208,9 +210,10 @@ func (t *Tree) Close() {
 
 // ask sends a request that the guardian has to acknowledge.
 func (t *Tree) ask(m message) error {
-	if t.seq == t.acked || m.at < t.asked {
-		t.asked = m.at
+	if t.seq == t.acked {
+		t.asked, t.askedAt = m.at, t.clock.Now()
 	}
+	t.asked = min(t.asked, m.at)
 	t.seq++
 	m.seq = t.seq
 	return t.conn.send(m)
