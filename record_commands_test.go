@@ -3,13 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"os/exec"
 	"strings"
 
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"io"
-	"os/exec"
 )
 
 func init() {

@@ -155,7 +155,7 @@ func explainOne(err error, within time.Duration) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &answer):
-		return oneLine(answer.Message) + " (SQLSTATE " + answer.Code + ")"
+		return oneLine(answer.Message + " (SQLSTATE " + answer.Code + ")")
 	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection):
 		return "is read-only (a standby?)"
 	case errors.Is(err, context.Canceled):

@@ -44,6 +44,7 @@ func FuzzExplain(f *testing.F) {
 	f.Add("FATAL", "28P01", "password authentication failed")
 	f.Add("ERROR", "08P01", "no such user\n\x1b[2J")
 	f.Add("", "", "")
+	f.Add("", "\r", "0")
 	f.Fuzz(func(t *testing.T, severity, code, message string) {
 		err := &pgconn.PgError{Severity: severity, Code: code, Message: message}
 		if text := explain(err, 0); strings.ContainsAny(text, "\r\n\t") {
