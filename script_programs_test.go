@@ -50,7 +50,8 @@ func backgroundMain() {
 }
 
 // holdMain is the child "hold NAME": its process id is in NAME.up as soon as it
-// runs, and it ends when NAME.go is there, with the exit code that is in it.
+// runs, and it ends when NAME.go is there, with the exit code that is in it or
+// with 0. A file with a code must be moved there whole.
 func holdMain() {
 	name := os.Args[1]
 	must(writeWhole(name+".up", strconv.Itoa(os.Getpid())))

@@ -51,9 +51,8 @@ func TestProcessLimit(t *testing.T) {
 	f.exits(70, f.wait())
 	f.gone()
 	f.last(Empty)
-	if f.has(TakenOver) {
-		t.Errorf("the guardian failed: %v", f.kinds())
-	}
+	// On a busy host lockrun may take over from a guardian that gets no turn. A
+	// crash of either shows here.
 	if strings.Contains(f.err.String(), "runtime") {
 		t.Errorf("a Go runtime gave up: %s", f.err.String())
 	}

@@ -137,7 +137,7 @@ func TestAsInit(t *testing.T) {
 		f.gone()
 	})
 	t.Run("signal and a stranger's orphan", func(t *testing.T) {
-		f := prepare(t, "sh", "-c", `trap 'exit 5' TERM; while :; do sleep 0.01; done`)
+		f := prepare(t, "sh", "-c", `trap 'exit 5' TERM; touch "$TEST_DIR/up"; while :; do sleep 0.01; done`)
 		f.start()
 		pid := f.driver()
 		out, err := exec.Command("nsenter", "-t", itoa(pid), "-p", "sh", "-c", `sh -c 'echo $$; sleep 0.05' &`).Output()
@@ -152,6 +152,7 @@ func TestAsInit(t *testing.T) {
 			}
 			return len(children(pid)) == 1 // the guardian
 		})
+		f.up()
 		f.send(pid, syscall.SIGTERM)
 		f.exits(5, f.wait())
 	})

@@ -41,9 +41,10 @@ func newStuckFixture(t *testing.T) *fixture {
 	return f
 }
 
+// up waits until the child says, by a file of that name, that it is ready.
 func (f *fixture) up() {
 	f.t.Helper()
-	eventually(f.t, "the child that is root's", func() bool {
+	eventually(f.t, "the child to be ready", func() bool {
 		_, err := os.Stat(filepath.Join(f.dir, "up"))
 		return err == nil
 	})
