@@ -102,20 +102,7 @@ func (x *run) end(w *watch) guard.End {
 func (x *run) record(end *guard.End) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go func() {
-		select {
-		case <-x.Signals:
-			// A healthy store answers within this time.
-			t := time.NewTimer(signalPatience)
-			defer t.Stop()
-			select {
-			case <-t.C:
-				cancel()
-			case <-ctx.Done():
-			}
-		case <-ctx.Done():
-		}
-	}()
+	go cancelAfter(ctx, cancel, x.Signals, signalPatience) // a healthy store answers within it
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(max(x.Timing.Call/20, 10*time.Millisecond)),
 		backoff.WithMaxInterval(x.Timing.Call),

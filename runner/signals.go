@@ -39,33 +39,30 @@ func (x *run) watchSignals() (unwatch func() os.Signal) {
 // bound, and a little after a signal.
 func (x *run) patient(bound time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	go func() {
-		select {
-		case <-x.stopped:
-			t := time.NewTimer(signalPatience)
-			defer t.Stop()
-			select {
-			case <-t.C:
-				cancel()
-			case <-ctx.Done():
-			}
-		case <-ctx.Done():
-		}
-	}()
+	go cancelAfter(ctx, cancel, x.stopped, signalPatience)
 	return ctx, cancel
 }
 
 // impatient returns a context for waiting: it ends at bound and with a signal.
 func (x *run) impatient(bound time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	go func() {
+	go cancelAfter(ctx, cancel, x.stopped, 0)
+	return ctx, cancel
+}
+
+// cancelAfter cancels ctx a while after the signal has come.
+func cancelAfter[T any](ctx context.Context, cancel context.CancelFunc, signal <-chan T, patience time.Duration) {
+	select {
+	case <-signal:
+		t := time.NewTimer(patience)
+		defer t.Stop()
 		select {
-		case <-x.stopped:
+		case <-t.C:
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
-	return ctx, cancel
+	case <-ctx.Done():
+	}
 }
 
 // interrupted tells whether a signal ends the run.

@@ -1,0 +1,138 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockrun/guard"
+	"lockrun/guard/guardtest"
+	"lockrun/locks"
+	"lockrun/runner/supervise"
+)
+
+// How the child ends decides the code and the record.
+func TestEnds(t *testing.T) {
+	tests := []struct {
+		name    string
+		set     func(s *stage)
+		want    Result
+		outcome guard.Outcome
+		state   guard.State
+		check   func(t *testing.T, s *stage, a guardtest.Attempt)
+	}{
+		{name: "exits 0", outcome: guard.OutcomeSucceeded, state: guard.Succeeded},
+		{name: "exits 75", set: func(s *stage) { s.child.status.Code = 75 }, want: Result{Code: 75}, outcome: guard.OutcomeFailed, state: guard.Failed},
+		{name: "dies", set: func(s *stage) { s.child.status.Signal = syscall.SIGSEGV }, want: Result{Signal: syscall.SIGSEGV},
+			outcome: guard.OutcomeFailed, state: guard.Failed, check: func(t *testing.T, _ *stage, a guardtest.Attempt) {
+				if a.Signal != "SIGSEGV" || a.ExitCode != nil {
+					t.Errorf("signal %q, exit code %v", a.Signal, a.ExitCode)
+				}
+			}},
+		{name: "runs too long", set: func(s *stage) { s.child.runs = time.Hour; s.spec.MaxRuntime = time.Minute }, want: Result{Code: ExitTimeout},
+			outcome: guard.OutcomeTimeout, state: guard.Failed, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+				if ran := s.child.termAt.Sub(s.begun); ran != time.Minute {
+					t.Errorf("SIGTERM after %s", ran)
+				}
+			}},
+		{name: "renewals fail", set: func(s *stage) {
+			s.child.runs = time.Hour
+			s.store.Script(guardtest.OnRenew, always(guardtest.Fault{Skip: true, Err: errAway}))
+		}, want: Result{Code: ExitLost}, outcome: guard.OutcomeLost, state: guard.Failed},
+		{name: "renewals fail and the child ignores SIGTERM", set: func(s *stage) {
+			s.child.runs, s.child.ignores = time.Hour, true
+			s.store.Script(guardtest.OnRenew, always(guardtest.Fault{Hang: true, Skip: true}))
+		}, want: Result{Code: ExitLost}, outcome: guard.OutcomeLost, state: guard.Failed, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+			if lived := s.child.ended.Sub(s.begun); lived >= s.runner.Timing.TTL {
+				t.Errorf("lived %s, the lease %s", lived, s.runner.Timing.TTL)
+			}
+		}},
+		{name: "lease taken over", set: func(s *stage) {
+			s.child.runs = time.Hour
+			s.store.Script(guardtest.OnRenew, always(guardtest.Fault{Skip: true, Err: locks.ErrLost}))
+		}, want: Result{Code: ExitLost}, outcome: guard.OutcomeLost, state: guard.Failed, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+			if at := s.child.termAt.Sub(s.begun); at != 10*time.Second {
+				t.Errorf("SIGTERM after %s, want with the first renewal", at)
+			}
+		}},
+		{name: "can't be killed", set: func(s *stage) {
+			s.child.runs, s.child.ignores, s.child.stuck = time.Hour, true, true
+			s.store.Script(guardtest.OnRenew, always(guardtest.Fault{Skip: true, Err: locks.ErrLost}))
+		}, want: Result{Code: ExitLost}, outcome: guard.OutcomeLost, state: guard.Running, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+			if s.filter.released != 0 {
+				t.Error("the quorum was released although the child lives")
+			}
+		}},
+		{name: "can't be started", set: func(s *stage) {
+			s.child.refuse = &supervise.CommandError{Code: ExitNotFound, Name: "job", Err: errors.New("no interpreter")}
+		}, want: Result{Code: ExitNotFound}, outcome: guard.OutcomeNotStarted},
+		{name: "can't be executed", set: func(s *stage) {
+			s.child.refuse = &supervise.CommandError{Code: ExitNotExec, Name: "job", Err: syscall.ENOEXEC}
+		}, want: Result{Code: ExitNotExec}, outcome: guard.OutcomeNotStarted},
+		{name: "can't be forked", set: func(s *stage) { s.child.refuse = syscall.EAGAIN }, want: Result{Code: ExitSystem}, outcome: guard.OutcomeNotStarted},
+		{name: "guardian fails", set: func(s *stage) { s.child.refuse = errors.Join(supervise.ErrGuardian, syscall.ENOENT) },
+			want: Result{Code: ExitSystem}, outcome: guard.OutcomeNotStarted},
+		{name: "store away at the end, back in time", set: func(s *stage) {
+			n := 0
+			s.store.Script(guardtest.OnFinish, func(context.Context) guardtest.Fault {
+				n++
+				return guardtest.Fault{Skip: n < 4, Hang: n < 4}
+			})
+		}, outcome: guard.OutcomeSucceeded, state: guard.Succeeded},
+		{name: "store away at the end for good", set: func(s *stage) {
+			s.store.Script(guardtest.OnFinish, always(guardtest.Fault{Skip: true, Hang: true}))
+		}, want: Result{Code: ExitUnrecorded}, outcome: guard.OutcomeRunning, state: guard.Running, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+			if took, ttl := s.took(), s.runner.Timing.TTL; took < ttl-s.runner.Timing.Call || took > ttl+3*s.runner.Timing.Call {
+				t.Errorf("tried for %s, want about one ttl (%s)", took, ttl)
+			}
+			if l := s.lines(); len(l) != 1 || l[0].Kind != EventUnrecorded || l[0].Status == nil {
+				t.Errorf("printed %+v", l)
+			}
+		}},
+		{name: "store away at the end, the child failed", set: func(s *stage) {
+			s.child.status.Code = 3
+			s.store.Script(guardtest.OnFinish, always(guardtest.Fault{Skip: true, Err: errAway}))
+		}, want: Result{Code: 3}, outcome: guard.OutcomeRunning, state: guard.Running},
+		{name: "nobody waits for the record", set: func(s *stage) {
+			s.store.Script(guardtest.OnFinish, func(context.Context) guardtest.Fault {
+				s.signals <- syscall.SIGTERM
+				return guardtest.Fault{Skip: true, Hang: true}
+			})
+		}, want: Result{Code: ExitUnrecorded}, outcome: guard.OutcomeRunning, state: guard.Running, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+			if took := s.took(); took > 2*time.Second {
+				t.Errorf("a signal ended it after %s", took)
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(strings.ReplaceAll(tt.name, " ", "_"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				if tt.set != nil {
+					tt.set(s)
+				}
+				if got := s.run(); got != tt.want {
+					t.Errorf("result %+v, want %+v", got, tt.want)
+				}
+				attempts := s.store.Attempts(testName)
+				if len(attempts) != 1 || attempts[0].Outcome != tt.outcome {
+					t.Fatalf("attempts %+v, want outcome %s", attempts, tt.outcome)
+				}
+				var state guard.State
+				if row := s.store.Run(testName, testDate); row != nil {
+					state = row.State
+				}
+				if state != tt.state {
+					t.Errorf("state %q, want %q", state, tt.state)
+				}
+				if tt.check != nil {
+					tt.check(t, s, attempts[0])
+				}
+			})
+		})
+	}
+}
