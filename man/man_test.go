@@ -20,9 +20,6 @@ import (
 
 var pages = []string{"lockrun.1", "lockrun.7", "lockrun-ops.7"}
 
-// notYet are the words of the pages that the program does not know yet.
-var notYet = []string{}
-
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -32,14 +29,11 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// found are the first groups of all matches in the pages, without what is not
-// there yet.
+// found are the first groups of all matches in a text.
 func found(text, pattern string) map[string]bool {
 	set := map[string]bool{}
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-		if !slices.Contains(notYet, m[1]) {
-			set[m[1]] = true
-		}
+		set[m[1]] = true
 	}
 	return set
 }
@@ -153,9 +147,7 @@ func TestOptionVariables(t *testing.T) {
 	}
 	page := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^\.It .*Fl -([a-z-]+).* Pq Ev (\w+)`).FindAllStringSubmatch(section(t, "OPTIONS"), -1) {
-		if !slices.Contains(notYet, m[1]) {
-			page[m[1]] = m[2]
-		}
+		page[m[1]] = m[2]
 	}
 	if !maps.Equal(page, program) {
 		t.Errorf("the page has the variables %v, the program %v", page, program)
@@ -268,23 +260,6 @@ func TestHelp(t *testing.T) {
 	for _, code := range app.List().ExitCodes {
 		if code != 1 && !regexp.MustCompile(`\b`+strconv.Itoa(code)+`\b`).MatchString(help) {
 			t.Errorf("the help lacks exit code %d", code)
-		}
-	}
-}
-
-// TestNotYet fails when the list above names what the program has by now.
-func TestNotYet(t *testing.T) {
-	list := app.List()
-	have := set(list.Variables)
-	for _, c := range list.Commands {
-		have[c.Name] = true
-		for _, o := range c.Options {
-			have[o.Name] = true
-		}
-	}
-	for _, word := range notYet {
-		if have[word] {
-			t.Errorf("the program has %s: take it out of notYet", word)
 		}
 	}
 }

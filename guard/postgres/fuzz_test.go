@@ -14,7 +14,7 @@ func FuzzParseDSN(f *testing.F) {
 	f.Setenv("PGSYSCONFDIR", "/dev/null")
 	for _, parts := range [][2]string{
 		{"", ""}, {"a@b", "/c"}, {"%", ""}, {"a b", " c"}, {"'", ""}, {"a?b", "=1"}, {"", " host=h"}, {"\\", "'"}, {"a#", ""}, {"a&b", "=c&d"},
-		{"1", ""}, {"a,b:1,", ":2"}, {"@h/?", "=1"}, {"a b=c ", "=1"},
+		{"1", ""}, {"a,b:1,", ":2"}, {"@h/?", "=1"}, {"a b=c ", "=1"}, {"& ", "=c&d"}, {"'", "=c"},
 	} {
 		f.Add(parts[0], parts[1])
 	}

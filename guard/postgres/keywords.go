@@ -93,11 +93,11 @@ func checkKeywords(dsn string, conn *pgx.ConnConfig) error {
 	return nil
 }
 
-// unknownKeyword names the keyword, unless it may be the rest of a password
-// that was not quoted.
+// unknownKeyword names the keyword, unless it stands behind a password: then it
+// may be a piece of one that was not quoted as it should be.
 func unknownKeyword(dsn, key string) error {
 	plain := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`).MatchString(key)
-	if !plain || regexp.MustCompile(`(?is)password\s*=\s*[^'\s&][^\s&]*[\s&].*`+regexp.QuoteMeta(key)).MatchString(dsn) {
+	if !plain || regexp.MustCompile(`(?is)password\s*=.*`+regexp.QuoteMeta(key)).MatchString(dsn) {
 		return errors.New("the Postgres connection string has an unknown keyword: special characters in a URL are written as %XX, " +
 			"and a value with blanks in key=value pairs goes in single quotes")
 	}

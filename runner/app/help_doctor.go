@@ -12,7 +12,8 @@ taken and given back, a file is made and removed) and takes a few seconds at mos
   --postgres DSN   URL or key=value; or file:PATH                       LOCKRUN_POSTGRES
   --local          the store of this host                               LOCKRUN_LOCAL
   --state-dir DIR  where that is                                        LOCKRUN_STATE_DIR
-  --ttl DUR        the ttl of your runs: latencies are judged by it     LOCKRUN_TTL
+  --ttl DUR, --kill-after DUR   those of your runs: latencies are judged by the ttl
+  --config FILE    the options by their long names                      LOCKRUN_CONFIG
   --json           an array of objects: check, status, text
 
 Redis: reachable, one server each, masters without replicas, no eviction, persistence, rights,

@@ -1,4 +1,7 @@
-package main
+// Package blackbox runs the real program against real servers, as a user does:
+// the scripts in testdata/script, the examples, and what needs more than a
+// script. It uses nothing that is inside.
+package blackbox
 
 import (
 	"bytes"
@@ -14,15 +17,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"lockrun/locks/locktest"
+	"lockrun/runner/app"
 	"lockrun/runner/supervise"
 )
 
-// The scripts in testdata/script run the real program against real servers. In
-// them, "lockrun" is this test binary; /proc/self/exe of the guardian is too.
+// In the scripts, "lockrun" is this test binary; /proc/self/exe of the guardian
+// is too.
 func TestMain(m *testing.M) {
 	testscript.Main(servers{m}, map[string]func(){
-		"lockrun":              main,
-		supervise.GuardianArg0: main,
+		"lockrun":              program,
+		supervise.GuardianArg0: program,
 		"background":           backgroundMain,
 		"hold":                 holdMain,
 		"tick":                 tickMain,
@@ -32,6 +36,13 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// program is the whole of main.go.
+func program() { os.Exit(app.Main(os.Args, os.Stdout, os.Stderr)) }
+
+// moduleRoot is where testdata and the README are. The tests run there; the
+// commands of a script run where the script says.
+const moduleRoot = "../../.."
+
 // servers ends the shared servers after all tests.
 type servers struct{ m *testing.M }
 
@@ -40,6 +51,9 @@ type servers struct{ m *testing.M }
 const scriptsAtOnce = "4"
 
 func (s servers) Run() int {
+	if err := os.Chdir(moduleRoot); err != nil {
+		panic(err)
+	}
 	flag.Parse()
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
