@@ -123,6 +123,7 @@ func poolerRefuses(message string) bool {
 // leaves takes apart what pgx joined: one error for each host, or each address
 // of a host, or each way of connecting to it.
 func leaves(err error) []error {
+	//nolint:errorlint // the tree is taken apart level by level; errors.As would jump over one
 	if refused, ok := err.(*pgconn.ConnectError); ok {
 		return leaves(refused.Unwrap())
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -168,7 +169,8 @@ func foundVersion(ctx context.Context, cfg *Config, tx pgx.Tx, latest int) (int,
 
 // initFault words the next step for whoever runs init.
 func initFault(err error) error {
-	if setup, ok := err.(*locks.SetupError); ok && sqlState(err) == "42501" {
+	var setup *locks.SetupError
+	if errors.As(err, &setup) && sqlState(err) == "42501" {
 		setup.Next = "connect as a login with CREATE on the database, or let one run what \"lockrun init --print\" prints"
 	}
 	return err

@@ -21,13 +21,13 @@ func Examine(dir string) []locks.Finding {
 		err = trust(dir)
 	}
 	if err != nil {
-		reason, next := parts(err)
+		next, reason := parts(err)
 		f.Fail(check, "%s; %s", reason, next)
 		return f.List
 	}
 	file, err := os.CreateTemp(at, ".lockrun-doctor-")
 	if err != nil {
-		reason, _ := parts(err)
+		_, reason := parts(err)
 		f.Fail(check, "can't make a file in %q: %s; give --state-dir a directory that this user can write to", at, reason)
 		return f.List
 	}
@@ -67,7 +67,7 @@ func trust(dir string) error {
 }
 
 // parts takes apart an error that repeats the directory.
-func parts(err error) (reason error, next string) {
+func parts(err error) (next string, reason error) {
 	next = "give --state-dir a directory that this user can write to"
 	var setup *locks.SetupError
 	if errors.As(err, &setup) {
@@ -77,7 +77,7 @@ func parts(err error) (reason error, next string) {
 	if errors.As(err, &path) {
 		err = path.Err
 	}
-	return err, next
+	return next, err
 }
 
 // honoursLocks takes a lock and wants a second one to be refused.

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"errors"
+
 	"lockrun/guard/postgres"
 	"lockrun/locks"
 	"lockrun/locks/quorum"
@@ -109,7 +111,8 @@ func parseDSN(where, dsn string) (*postgres.Config, error) {
 	if err == nil {
 		return c, nil
 	}
-	if setup, ok := err.(*locks.SetupError); ok {
+	var setup *locks.SetupError
+	if errors.As(err, &setup) {
 		return nil, setup
 	}
 	return nil, usagef("%s: %w", where, err)

@@ -91,5 +91,3 @@ func (c *conn) send(m message) error {
 		}
 	}
 }
-
-func (c *conn) close() { _ = c.file.Close() }

@@ -81,7 +81,11 @@ func drive() int {
 	path, err := LookPath(spec.Argv[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "driver:", err)
-		return err.(*CommandError).Code
+		var fault *CommandError
+		if errors.As(err, &fault) {
+			return fault.Code
+		}
+		return notFound
 	}
 	tree, err := New(Options{
 		Path: path, Argv: spec.Argv, Leftovers: spec.Leftovers,
