@@ -9,7 +9,7 @@ _lockrun_options() {
 	"")
 		options="--name --date --tz --day-starts --rerun --quorum --ttl --kill-after --leftovers
 			--wait --nonblock --max-runtime --at-least --conflict-exit-code --done-exit-code
-			--holder --export-pgoptions --quiet --verbose --log-format $tls $store"
+			--holder --export-pgoptions --quiet --verbose --log-format --version $tls $store"
 		;;
 	init) options="--print $store" ;;
 	status) options="--name --json $store" ;;
@@ -24,7 +24,7 @@ _lockrun_options() {
 # _lockrun_takes OPTION tells whether the option is followed by a value.
 _lockrun_takes() {
 	case $1 in
-	--local | --nonblock | --export-pgoptions | --quiet | --verbose | --help) return 1 ;;
+	--local | --nonblock | --export-pgoptions | --quiet | --verbose | --version | --help) return 1 ;;
 	--print | --json | --outbox | --force) return 1 ;;
 	--* | -w | -E) return 0 ;;
 	esac

@@ -12,7 +12,7 @@ function __lockrun_command
         switch $word
             case --
                 return 1
-            case --local --nonblock --export-pgoptions --quiet --verbose --help --print --json --outbox --force '--*=*'
+            case --local --nonblock --export-pgoptions --quiet --verbose --version --help --print --json --outbox --force '--*=*'
             case '--*' -w -E
                 set takes_value 1
             case '-*'
@@ -76,6 +76,7 @@ complete -c lockrun -n __lockrun_run -l holder -x -d 'Who holds, for people'
 complete -c lockrun -n __lockrun_run -l export-pgoptions -d "The run's id in PGOPTIONS"
 complete -c lockrun -n __lockrun_run -s q -l quiet -d 'Errors only'
 complete -c lockrun -n __lockrun_run -s v -l verbose -d 'Each step'
+complete -c lockrun -n __lockrun_run -s V -l version -d 'Version'
 complete -c lockrun -n __lockrun_run -l log-format -xa 'text json' -d 'Lines for people or programs'
 
 # Where runs are recorded

@@ -19,7 +19,7 @@ _lockrun() {
       continue
     fi
     case $word in
-      (--local|--nonblock|--export-pgoptions|--quiet|--verbose|--help) ;;
+      (--local|--nonblock|--export-pgoptions|--quiet|--verbose|--version|--help) ;;
       (--print|--json|--outbox|--force|--*=*) ;;
       (--*|-w|-E) takes_value=1 ;;
       (-*) ;;
@@ -71,6 +71,7 @@ _lockrun() {
         "--export-pgoptions[the run's id in PGOPTIONS]" \
         '(-q --quiet -v --verbose)'{-q,--quiet}'[errors only]' \
         '(-q --quiet -v --verbose)'{-v,--verbose}'[each step]' \
+        '(-V --version)'{-V,--version}'[version]' \
         '--log-format=[lines for people or programs]:format:(text json)' \
         $timing $wall_clock $store $redis \
         '1:command:((init\:"make the schema" status\:"who holds what" history\:"every attempt of a name" resolve\:"decide a failed or unknown date" release\:"end the lease of a dead holder" doctor\:"check the ground" completion\:"print the completion for a shell" version\:"print the version"))'

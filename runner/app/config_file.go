@@ -27,7 +27,7 @@ type configFile struct {
 }
 
 // notInFile are the options that belong to a command line alone.
-var notInFile = []string{"config", "quiet", "verbose", "help"}
+var notInFile = []string{"config", "quiet", "verbose", "version", "help"}
 
 // readFile reads the config file of a command that takes one. Every fault in it
 // is an error, also where another source is stronger: a file that is not what it

@@ -34,7 +34,7 @@ What it says
   -E, --conflict-exit-code N   when held by another [75]     --done-exit-code N  when done [0]
   --holder TEXT          who holds, for people                                 [host name]
   --export-pgoptions     the run's id in the command's PGOPTIONS, for lockrun.fence_trigger()
-  -q, --quiet   errors only    -v, --verbose   each step    --log-format text|json
+  -q, --quiet  errors only   -v, --verbose  each step   --log-format text|json   -V, --version
 Exit: the child's own; 0 done already; 64 usage; 69 undecided; 70 lost; 71 system; 74 not recorded;
 75 held; 77 refused; 78 set-up; 124 max-runtime; 126, 127 not executable, not found
 `

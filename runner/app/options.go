@@ -58,6 +58,7 @@ var runOptions = []option{
 	{name: "verbose", short: "v", kind: takesNothing},
 	{name: "log-format", env: "LOCKRUN_LOG_FORMAT"},
 	{name: "config", env: "LOCKRUN_CONFIG"},
+	{name: "version", short: "V", kind: takesNothing},
 	{name: "help", short: "h", kind: takesNothing},
 }
 

@@ -38,8 +38,10 @@ func version() string {
 func (in *invocation) versionCommand() *command {
 	return &command{
 		name: "version", help: versionHelp,
-		run: func(*settings) error {
-			return in.print(fmt.Sprintf("lockrun %s, schema %d, %s %s/%s\n", version(), guard.SchemaVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-		},
+		run: func(*settings) error { return in.printVersion() },
 	}
+}
+
+func (in *invocation) printVersion() error {
+	return in.print(fmt.Sprintf("lockrun %s, schema %d, %s %s/%s\n", version(), guard.SchemaVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 }
