@@ -235,6 +235,7 @@ func (m *mainTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, 
 
 // Main runs the tests of a package that uses shared servers and ends those.
 func Main(m *testing.M) int {
+	DefaultSignals()
 	shared.main = &mainTB{}
 	code := m.Run()
 	for i := len(shared.main.cleanups) - 1; i >= 0; i-- {

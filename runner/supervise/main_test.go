@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"lockrun/locks"
+	"lockrun/locks/locktest"
 )
 
 // The test binary plays every process of a supervision: it is executed again
@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Getenv(roleEnv) {
 	case "":
+		locktest.DefaultSignals()
 		os.Exit(m.Run())
 	case "driver":
 		os.Exit(drive())
