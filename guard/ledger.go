@@ -135,8 +135,11 @@ func (l *Lease) Absurd(now time.Time) bool {
 // Overdue tells whether the holder has missed a renewal. One is due every third
 // of the ttl and may take a sixth, so after half of it none is on its way.
 func (l *Lease) Overdue(now time.Time) bool {
-	return now.Sub(l.RenewedAt) > l.ExpiresAt.Sub(l.RenewedAt)/2
+	return now.After(l.OverdueAt())
 }
+
+// OverdueAt is the moment after which the lease is [Lease.Overdue].
+func (l *Lease) OverdueAt() time.Time { return l.RenewedAt.Add(l.ExpiresAt.Sub(l.RenewedAt) / 2) }
 
 // HeldError says that the lease is held.
 func (l *Lease) HeldError() *locks.HeldError {

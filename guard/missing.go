@@ -53,6 +53,12 @@ func (p Period) bounds() (from, to time.Time) {
 	return from, to
 }
 
+// Backwards tells whether the period ends before it begins.
+func (p Period) Backwards() bool {
+	from, to := p.bounds()
+	return p.Since != "" && p.Until != "" && !from.Before(to)
+}
+
 // Holds tells whether an attempt belongs to the period: its whole date does or,
 // when it has none, the moment of its start.
 func (p Period) Holds(a *Attempt, c Calendar) bool {
@@ -79,7 +85,8 @@ const maxMissing = 200_000
 // left out.
 //
 // It returns [ErrNotFound] when the beginning is open and the rows know no date
-// of the unit.
+// of the unit. A period in which no date lies, because an end of it was given, is
+// an error: "none is missing" would be taken for good news.
 func Missing(rows *Rows, name, word string, p Period, c Calendar) ([]Run, error) {
 	u, ok := units[word]
 	if !ok {
@@ -97,6 +104,16 @@ func Missing(rows *Rows, name, word string, p Period, c Calendar) ([]Run, error)
 			now = now.Add(-c.DayStart)
 		}
 		to = u.begin(now)
+	}
+	if begin := u.begin(from); !begin.Before(to) {
+		switch {
+		case p.Since != "" && p.Until != "":
+			return nil, fmt.Errorf("no %s lies from %s to %s, which is earlier", word, p.Since, p.Until)
+		case p.Since != "":
+			return nil, fmt.Errorf("no %s from %s on is over yet: give an earlier beginning, or an end", word, p.Since)
+		case p.Until != "":
+			return nil, fmt.Errorf("no %s until %s is known, the first is %s: give a beginning", word, p.Until, u.text(begin))
+		}
 	}
 	runs := settled(rows)
 	missing, looked := []Run{}, 0

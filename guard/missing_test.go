@@ -56,7 +56,6 @@ func TestMissing(t *testing.T) {
 		"weeks":              {now: "2027-01-12T10:00:00Z", runs: "2026-W52 succeeded", unit: "week", want: "2026-W53 2027-W01"},
 		"weeks_by_days":      {now: "2026-07-04T10:00:00Z", unit: "week", since: "2026-07-01", until: "2026-07-06", want: "2026-W27 2026-W28"},
 		"months":             {now: "2026-07-04T10:00:00Z", runs: "2026-04 succeeded", unit: "month", want: "2026-05 2026-06"},
-		"backwards":          {now: "2026-07-04T10:00:00Z", unit: "day", since: "2026-07-03", until: "2026-07-01"},
 		"leap_day":           {now: "2028-03-01T10:00:00Z", unit: "day", since: "2028-02-28", want: "2028-02-28 2028-02-29"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,6 +119,22 @@ func TestMissingRefuses(t *testing.T) {
 	}
 	if _, err := Missing(rows, "eod", "minute", Period{}, cal); err == nil {
 		t.Error("minutes")
+	}
+	// No date lies in these: that none is missing would be no answer.
+	for name, p := range map[string]Period{
+		"backwards": {Since: "2026-07-03", Until: "2026-07-01"}, "not_begun": {Since: "2999-01-01"}, "before_all": {Until: "2026-06-30"},
+		"not_over": {Since: rows.At.UTC().Format("2006-01-02")},
+	} {
+		if list, err := Missing(rows, "eod", "day", p, cal); err == nil || errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
+		if backwards := name == "backwards"; p.Backwards() != backwards {
+			t.Errorf("%s: backwards is %v", name, !backwards)
+		}
+	}
+	fresh := &Rows{At: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Runs: rows.Runs}
+	if list, err := Missing(fresh, "eod", "day", Period{}, cal); err != nil || len(list) > 0 {
+		t.Errorf("on the first day: %v, %v", list, err)
 	}
 }
 

@@ -46,8 +46,7 @@ func (x *run) supervise() Result {
 
 // attend serves until the tree is dead, given up, or was never there.
 func (x *run) attend(w *watch) {
-	alarm := x.Clock.NewAlarm()
-	defer alarm.Stop()
+	var overtime <-chan struct{}
 	events, updates := x.child.Events(), w.hold.Updates()
 	for {
 		select {
@@ -57,7 +56,10 @@ func (x *run) attend(w *watch) {
 			}
 			x.childEvent(w, e)
 			if e.Kind == supervise.Started && x.spec.MaxRuntime > 0 {
+				alarm := x.Clock.NewAlarm()
+				defer alarm.Stop()
 				alarm.Set(x.Clock.Now().Add(x.spec.MaxRuntime))
+				overtime = alarm.C()
 			}
 		case u := <-updates:
 			x.holdUpdate(w, u)
@@ -65,7 +67,7 @@ func (x *run) attend(w *watch) {
 			if s, ok := sig.(syscall.Signal); ok {
 				x.child.Signal(s)
 			}
-		case <-alarm.C():
+		case <-overtime:
 			x.overtime(w)
 		}
 	}
@@ -81,7 +83,7 @@ func (x *run) childEvent(w *watch, e supervise.Event) {
 	case supervise.Exited:
 		w.exited, w.status = true, e.Status
 	case supervise.Leftovers:
-		w.note = fmt.Sprintf("%d descendants outlived the child", e.Count)
+		w.note = fmt.Sprintf("%d of its descendants outlived the child, %s", e.Count, fates[x.spec.Leftovers])
 		x.report(Event{Kind: EventEnded, Level: Warn, Note: w.note, Err: e.Err})
 	case supervise.TermSent:
 		// The supervision ends the tree by itself at its deadline. After the
@@ -104,6 +106,13 @@ func (x *run) childEvent(w *watch, e supervise.Event) {
 	}
 }
 
+// fates says what becomes of leftovers.
+var fates = map[supervise.Policy]string{
+	supervise.Kill:  "and are ended (--leftovers kill)",
+	supervise.Wait:  "and are waited for (--leftovers wait)",
+	supervise.Leave: "and live on (--leftovers leave)",
+}
+
 func (x *run) holdUpdate(w *watch, u locks.Update) {
 	switch u.Kind {
 	case locks.Extended:
@@ -111,6 +120,7 @@ func (x *run) holdUpdate(w *watch, u locks.Update) {
 	case locks.RenewFailed:
 		x.report(Event{Kind: EventRenewFailed, Level: Info, Err: fmt.Errorf("%s: %w", u.Tier, u.Err)})
 	case locks.Dropped:
+		x.dropped = true
 		x.report(Event{Kind: EventQuorumLost, Level: Warn, Err: u.Err, Note: "going on with the lease alone"})
 	case locks.Lost:
 		// The supervision may have met the deadline first; this knows why it did.

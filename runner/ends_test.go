@@ -67,6 +67,16 @@ func TestEnds(t *testing.T) {
 				t.Error("the quorum was released although the child lives")
 			}
 		}},
+		{name: "ends and nobody sees how", set: func(s *stage) { s.child.unseen = true }, want: Result{Code: ExitLost},
+			outcome: guard.OutcomeLost, state: guard.Failed},
+		{name: "optional quorum is dropped and not touched again", set: func(s *stage) {
+			s.runner.Preferred, s.child.runs = true, time.Minute
+			s.filter.renew = func(context.Context) error { return errAway }
+		}, outcome: guard.OutcomeSucceeded, state: guard.Succeeded, check: func(t *testing.T, s *stage, _ guardtest.Attempt) {
+			if s.filter.released != 0 {
+				t.Error("the quorum was released after it had been dropped")
+			}
+		}},
 		{name: "can't be started", set: func(s *stage) {
 			s.child.refuse = &supervise.CommandError{Code: ExitNotFound, Name: "job", Err: errors.New("no interpreter")}
 		}, want: Result{Code: ExitNotFound}, outcome: guard.OutcomeNotStarted},

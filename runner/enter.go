@@ -26,7 +26,7 @@ func (x *run) enter() (granted bool, res Result) {
 		}
 		left := waitUntil.Sub(x.Clock.Now())
 		if left <= 0 {
-			return false, x.final(Event{Kind: EventHeld, Level: Warn, Held: held}, Result{Code: x.spec.HeldCode})
+			return false, x.final(Event{Kind: EventHeld, Level: Warn, Held: held, Next: x.heldAdvice()}, Result{Code: x.spec.HeldCode})
 		}
 		x.report(Event{Kind: EventHeld, Level: Info, Held: held, Note: "waiting for it"})
 		x.Store.Close() // a waiter costs no session
@@ -37,11 +37,20 @@ func (x *run) enter() (granted bool, res Result) {
 			x.giveBack()
 			return false, died(x.signal)
 		}
+		x.req.RunID = x.spec.NewRunID()
 		if err != nil && ctx.Err() == nil {
 			x.giveBack()
 			return false, x.unavailable(err, false)
 		}
 	}
+}
+
+// heldAdvice is the next step of a run that found the door held.
+func (x *run) heldAdvice() string {
+	if x.spec.Wait > 0 {
+		return fmt.Sprintf("waited for %s in vain", x.spec.Wait)
+	}
+	return "--wait DURATION waits for it"
 }
 
 // wait pauses until asking again makes sense.
@@ -88,7 +97,7 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 		x.giveBack()
 		return nil, false, x.final(Event{Kind: EventUnavailable, Level: Error, Err: err}, Result{Code: ExitSystem})
 	}
-	x.sendOutbox()
+	x.sendOutbox(left())
 	if x.interrupted() {
 		return nil, false, x.abandon(x.signal)
 	}
@@ -157,7 +166,10 @@ func (x *run) tryFilter(bound time.Duration) error {
 	x.filtered = err == nil
 	var away *locks.UnavailableError
 	if x.Preferred && errors.As(err, &away) && !x.interrupted() {
-		x.report(Event{Kind: EventQuorumLost, Level: Warn, Err: err, Note: "going on with the lease alone"})
+		if !x.warnedOfQuorum {
+			x.warnedOfQuorum = true
+			x.report(Event{Kind: EventQuorumLost, Level: Warn, Err: err, Note: "going on with the lease alone"})
+		}
 		return nil
 	}
 	return err

@@ -51,8 +51,9 @@ type Event struct {
 	Kind  EventKind
 	Level Level
 	Date  string // resolved; "" = none or not known yet
-	Token int64  // 0 = none
-	PID   int    // Started: the child's
+	RunID string
+	Token int64 // 0 = none
+	PID   int   // Started: the child's
 	Held  *locks.HeldError
 	Prior *guard.Run // Done, Refused
 	// Verdict tells the refusals apart: guard.WasFailed, guard.IsUnknown.

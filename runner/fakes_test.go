@@ -25,6 +25,7 @@ type fakeChild struct {
 	ignores  bool          // SIGTERM
 	winds    time.Duration // from SIGTERM to its end
 	stuck    bool          // survives SIGKILL
+	unseen   bool          // nobody sees how it ends
 	events   chan supervise.Event
 	mu       sync.Mutex
 	started  bool
@@ -85,7 +86,9 @@ func (c *fakeChild) live() {
 	c.mu.Lock()
 	c.ended = c.clock.Now()
 	c.mu.Unlock()
-	c.events <- supervise.Event{Kind: supervise.Exited, Status: status}
+	if !c.unseen {
+		c.events <- supervise.Event{Kind: supervise.Exited, Status: status}
+	}
 	c.events <- supervise.Event{Kind: supervise.Empty}
 	c.Close()
 }
@@ -194,15 +197,19 @@ func newStage(t *testing.T) *stage {
 		Signals: s.signals, Report: func(e Event) { s.events = append(s.events, e) },
 	}
 	s.spec = Spec{
-		Request: request(testID, timing.TTL), Date: date, Zone: time.UTC,
+		Request: request("", timing.TTL), NewRunID: func() string { return testID }, Date: date, Zone: time.UTC,
 		Started: s.begun, StartedWall: time.Now(), HeldCode: ExitHeld,
 	}
 	return s
 }
 
 func request(runID string, ttl time.Duration) guard.Request {
+	name := "1"
+	if runID == otherID {
+		name = "2"
+	}
 	return guard.Request{
-		Name: testName, RunID: runID, Holder: "host-" + runID[:1], Host: "host-" + runID[:1], PID: 7,
+		Name: testName, RunID: runID, Holder: "host-" + name, Host: "host-" + name, PID: 7,
 		OSUser: "batch", Command: []string{"job"}, Version: "test", TTL: ttl,
 	}
 }

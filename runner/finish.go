@@ -26,16 +26,19 @@ func (x *run) neverStarted(err error) Result {
 		code = command.Code
 	}
 	e := Event{Kind: EventUnavailable, Level: Error, Err: fmt.Errorf("nothing started: %w", err)}
-	if reason := fmt.Sprintf("the child could not be started: %v", err); x.undo(reason) != nil {
+	if reason := fmt.Sprintf("the child could not be started: %v", err); x.giveBackBecause(reason) != nil {
 		e.Note = x.leftBehind(reason)
 	}
-	x.releaseFilter()
 	return x.final(e, Result{Code: code})
 }
 
 // finish records the end and releases, once the tree is dead; a tree that could
 // not be killed is recorded and nothing is released.
 func (x *run) finish(w *watch) Result {
+	if w.dead && !w.exited && w.lost == nil {
+		// An end that nobody saw is no success.
+		w.lost = errors.New("nobody knows how the child ended")
+	}
 	end := x.end(w)
 	endedAt := time.Now()
 	err, kept := x.record(&end), ""
@@ -59,6 +62,9 @@ func (x *run) finish(w *watch) Result {
 	switch {
 	case err == nil:
 		x.report(Event{Kind: EventRecorded, Level: Info})
+		if e.Level == Error && w.dead && x.req.Date != "" {
+			e.Next = "the date counts as failed: look at what the child did, then --rerun failed or `lockrun resolve`"
+		}
 	case e.Level == Error: // one line says both
 		e.Note = fmt.Sprintf("and the result could not be stored: %v", err)
 		if kept != "" {

@@ -32,6 +32,9 @@ func (x *run) unavailable(err error, leftBehind bool) Result {
 	case errors.As(err, &away):
 		e.Next = away.Next
 	}
+	if e.Next == "" && code == ExitUnavailable {
+		e.Next = "nothing started, run it again when that is mended"
+	}
 	if leftBehind {
 		e.Note = x.leftBehind(earlyEnd)
 	}
@@ -62,9 +65,10 @@ func (x *run) abandon(sig os.Signal) Result {
 	return died(sig)
 }
 
-// giveBackAfterSignal bounds the undo when a signal ends the run: together with
-// signalPatience it stays below the second that lockrun promises.
-const giveBackAfterSignal = 600 * time.Millisecond
+// giveBackAfterSignal bounds the undo, and then the release of the filter, when a
+// signal ends the run: with signalPatience the two stay within the second that
+// lockrun promises.
+const giveBackAfterSignal = 300 * time.Millisecond
 
 // bounded is a context for giving back: it does not end with the run's own.
 func (x *run) bounded() (context.Context, context.CancelFunc) {
@@ -79,9 +83,16 @@ func (x *run) bounded() (context.Context, context.CancelFunc) {
 // request without an answer may yet take, then the filter. It says whether the
 // first is certain; the filter's key ends by itself in any case.
 func (x *run) giveBack() (clean bool) {
-	clean = !x.mayHold || x.undo(earlyEnd) == nil
+	return x.giveBackBecause(earlyEnd) == nil
+}
+
+// giveBackBecause is giveBack with a reason for the record.
+func (x *run) giveBackBecause(reason string) (err error) {
+	if x.mayHold {
+		err = x.undo(reason)
+	}
 	x.releaseFilter()
-	return clean
+	return err
 }
 
 // undo makes the store forget the run, except for the attempt's own row.
@@ -97,9 +108,10 @@ func (x *run) undo(reason string) error {
 	return nil
 }
 
-// releaseFilter gives the filter back, or what a half-won one left on some node.
+// releaseFilter gives the filter back, or what a half-won one left on some
+// node. One whose window closed is not touched again.
 func (x *run) releaseFilter() {
-	if x.Filter == nil {
+	if x.Filter == nil || x.dropped {
 		return
 	}
 	ctx, cancel := x.bounded()

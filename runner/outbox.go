@@ -10,14 +10,14 @@ import (
 )
 
 // sendOutbox tells the store, once, what earlier runs on this host could not:
-// before this one asks, so that a date which was done counts as done. Nothing of
+// before this one asks and within the time that is left for its start, so that a date which was done counts as done. Nothing of
 // it stops the run.
-func (x *run) sendOutbox() {
+func (x *run) sendOutbox(left time.Duration) {
 	if x.Outbox == nil || x.sentOutbox {
 		return
 	}
 	x.sentOutbox = true
-	ctx, cancel := x.patient(x.Timing.Call)
+	ctx, cancel := x.patient(min(x.Timing.Call, left))
 	defer cancel()
 	all, err := x.Outbox.Send(ctx, x.Store)
 	if err != nil {

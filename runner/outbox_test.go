@@ -69,6 +69,7 @@ func again(t *testing.T, s *stage, dir string) *stage {
 	next := newStage(t)
 	next.store, next.runner.Store = s.store, s.store
 	next.spec.Request = request(otherID, next.runner.Timing.TTL)
+	next.spec.NewRunID = func() string { return otherID }
 	next.runner.Outbox = outbox.New(filepath.Dir(dir), "memory")
 	return next
 }

@@ -7,6 +7,7 @@ import (
 	"lockrun/guard"
 	"lockrun/guard/outbox"
 	"lockrun/locks"
+	"lockrun/runner/supervise"
 )
 
 // Runner does one run. All fields but Filter, Outbox, Signals and Report are
@@ -36,8 +37,12 @@ type Runner struct {
 
 // Spec says what to run.
 type Spec struct {
-	// Request is complete except for the date and Elapsed, which the run finds.
-	Request  guard.Request
+	// Request is complete except for the run id, the date and Elapsed, which the
+	// run finds.
+	Request guard.Request
+	// NewRunID makes a run id. After waiting the store is asked under another
+	// one: the first may be spent, by an answer that was lost and undone.
+	NewRunID func() string
 	Date     guard.DateSpec
 	Zone     *time.Location
 	DayStart time.Duration
@@ -49,8 +54,9 @@ type Spec struct {
 	Wait       time.Duration // how long to wait for the current holder
 	MaxRuntime time.Duration // 0 = none
 	AtLeast    time.Duration
-	HeldCode   int // --conflict-exit-code
-	DoneCode   int // --done-exit-code
+	Leftovers  supervise.Policy // what NewChild was told, for the words about them
+	HeldCode   int              // --conflict-exit-code
+	DoneCode   int              // --done-exit-code
 	// PGOptions is the caller's PGOPTIONS, to which the child's adds the run's
 	// id; nil = the child gets the caller's as it is.
 	PGOptions *string
@@ -72,9 +78,11 @@ type run struct {
 	answer     guard.Answer
 	// mayHold is set while lease and date are ours, or may become ours by a
 	// request whose answer never came.
-	mayHold       bool
-	warnedOfClock bool
-	sentOutbox    bool
+	mayHold        bool
+	warnedOfClock  bool
+	warnedOfQuorum bool
+	dropped        bool // the filter's window closed while the child ran
+	sentOutbox     bool
 }
 
 // Run goes through the doors, runs the child, and returns how lockrun ends. It
@@ -85,6 +93,7 @@ func (r *Runner) Run(spec Spec) Result {
 	if x.Report == nil {
 		x.Report = func(Event) {}
 	}
+	x.req.RunID = spec.NewRunID()
 	x.req.Elapsed = func() time.Duration { return x.Clock.Now().Sub(spec.Started) }
 	defer x.close()
 
@@ -112,7 +121,7 @@ func (x *run) close() {
 
 // report fills in what every event of this run shares.
 func (x *run) report(e Event) {
-	e.Date = x.req.Date
+	e.Date, e.RunID = x.req.Date, x.req.RunID
 	if e.Token == 0 {
 		e.Token = x.answer.Token
 	}

@@ -110,6 +110,22 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// A quorum that stays away while a run waits for the lease is told once.
+func TestWaitWarnsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.runner.Preferred, s.filter.acquire = true, []error{errAway}
+		s.other(t, "")
+		s.spec.Date, s.spec.Wait = guard.DateSpec{}, time.Hour
+		if got := s.run(); got != (Result{}) {
+			t.Errorf("result %+v", got)
+		}
+		if lines := s.lines(); len(lines) != 1 || lines[0].Kind != EventQuorumLost || s.filter.waits < 2 {
+			t.Errorf("printed %+v in %d rounds", lines, s.filter.waits)
+		}
+	})
+}
+
 // The date of a word follows the store's clock, and waiting does not move it.
 func TestDateByStoreClock(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -254,7 +254,18 @@ func resolvedThenLate(f *ledgerFixture) {
 	if run := f.guardRow(theDate); run.State != guard.Succeeded {
 		f.Fatalf("guard row %+v", run)
 	}
-	if a := f.attempt(r.RunID); a.Outcome != guard.OutcomeFailed {
+	if a := f.attempt(r.RunID); a.Outcome != guard.OutcomeFailed || !strings.HasPrefix(a.Reason, "resolved as succeeded by ") || !strings.HasSuffix(a.Reason, failed(r).Reason) {
+		f.Fatalf("attempt %+v", a)
+	}
+	r = f.request("2026-02-01")
+	f.granted(f.a, r)
+	f.expire()
+	if _, err := f.resolve(r.Date, guard.AsFailed); err != nil {
+		f.Fatal(err)
+	}
+	f.undo(f.a, r, "never started")
+	a := f.attempt(r.RunID)
+	if a.Outcome != guard.OutcomeNotStarted || !strings.HasPrefix(a.Reason, "resolved as failed by ") || !strings.HasSuffix(a.Reason, "; never started") {
 		f.Fatalf("attempt %+v", a)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"lockrun/guard"
@@ -26,6 +28,19 @@ type Box struct {
 // keeps entries for another one apart; it holds no secret.
 func New(stateDir, store string) *Box {
 	return &Box{dir: filepath.Join(stateDir, "outbox"), store: store}
+}
+
+// Dir is where the entries are.
+func (b *Box) Dir() string { return b.dir }
+
+// Waiting counts the entries that are there, for whichever store. A directory
+// that this user can't look into is an error; that there is none is not.
+func (b *Box) Waiting() (int, error) {
+	if _, err := os.Lstat(b.dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return 0, err
+	}
+	files, err := b.files()
+	return len(files), err
 }
 
 // KeepEnd writes durably how a run ended at endedAt by the host's clock, and

@@ -154,6 +154,7 @@ func explainOne(err error, within time.Duration) string {
 	var answer *pgconn.PgError
 	var dial *net.OpError
 	var timeout net.Error
+	var lookup *net.DNSError
 	switch {
 	case errors.As(err, &answer):
 		return oneLine(answer.Message + " (SQLSTATE " + answer.Code + ")")
@@ -171,6 +172,8 @@ func explainOne(err error, within time.Duration) string {
 			unit = 100 * time.Millisecond
 		}
 		return "no answer within " + max(within.Round(unit), time.Millisecond).String()
+	case errors.As(err, &lookup): // pgx joins one for each way of asking, all the same
+		return oneLine(lookup.Error())
 	case errors.As(err, &dial):
 		return oneLine(dial.Error())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

@@ -50,9 +50,11 @@ UPDATE lockrun.lease
 UPDATE lockrun.run
    SET state = @state::text, ended_at = clock_timestamp(), exit_code = @exit_code::int, signal = @signal::text, reason = @reason::text
  WHERE name = @name::text AND run_date = @date::text AND run_id = @run_id::uuid AND state = 'running'`
+	// A reason that is there already is a person's, who resolved the date meanwhile.
 	endAttempt = `
 UPDATE lockrun.attempt
-   SET outcome = @outcome::text, ended_at = CASE WHEN @proved::bool THEN clock_timestamp() END, exit_code = @exit_code::int, signal = @signal::text, reason = @reason::text
+   SET outcome = @outcome::text, ended_at = CASE WHEN @proved::bool THEN clock_timestamp() END, exit_code = @exit_code::int, signal = @signal::text,
+       reason = coalesce(reason || '; ' || @reason::text, @reason::text, reason)
  WHERE run_id = @run_id::uuid AND outcome IN ('running', 'unknown')`
 	attemptIsThere = `SELECT EXISTS (SELECT 1 FROM lockrun.attempt WHERE run_id = @run_id::uuid)`
 )
@@ -102,7 +104,9 @@ INSERT INTO lockrun.attempt AS a (run_id, name, run_date, attempt, token, holder
 VALUES (@run_id::uuid, @name::text, @date::text, 1, 0, @holder::text, @host::text, @pid::int, @os_user::text, @command::text[],
         clock_timestamp(), clock_timestamp(), 'not_started', @reason::text, @version::text)
 ON CONFLICT (run_id) DO UPDATE
-   SET outcome = 'not_started', ended_at = clock_timestamp(), reason = EXCLUDED.reason WHERE a.outcome IN ('running', 'unknown')`
+   SET outcome = 'not_started', ended_at = clock_timestamp(),
+       reason = coalesce(a.reason || '; ' || EXCLUDED.reason, EXCLUDED.reason, a.reason)
+ WHERE a.outcome IN ('running', 'unknown')`
 	undone      = ` AND EXISTS (SELECT 1 FROM lockrun.attempt WHERE run_id = @run_id::uuid AND outcome = 'not_started')`
 	endLeaseNow = `
 UPDATE lockrun.lease SET expires_at = clock_timestamp()

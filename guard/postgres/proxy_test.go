@@ -22,6 +22,7 @@ const (
 // proxy is a wire to Postgres that can lose answers.
 type proxy struct {
 	listener net.Listener
+	mark     []byte // what a marked request holds
 	target   string
 	mu       sync.Mutex
 	fate     fate
@@ -44,7 +45,7 @@ func throughProxy(tb testing.TB, dsn string) (*proxy, string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &proxy{listener: l, target: u.Host, released: make(chan struct{})}
+	p := &proxy{listener: l, mark: acquireMark, target: u.Host, released: make(chan struct{})}
 	p.done.Go(p.accept)
 	tb.Cleanup(func() { _ = l.Close() })
 	u.Host = l.Addr().String()
@@ -69,7 +70,7 @@ func (p *proxy) release() { close(p.released) }
 func (p *proxy) decide(request []byte) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.times == 0 || !bytes.Contains(request, acquireMark) {
+	if p.times == 0 || !bytes.Contains(request, p.mark) {
 		return pass
 	}
 	p.times--

@@ -19,6 +19,7 @@ const changeLock = "5s"
 // change runs do in a durable transaction.
 func (l *Ledger) change(ctx context.Context, do func(tx pgx.Tx, login string) error) error {
 	l.unconfirmed = false
+	committing := false
 	err := l.within(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		var login string
 		err := tx.QueryRow(ctx, durable+", set_config('lock_timeout', $1, true), session_user", changeLock).
@@ -26,13 +27,17 @@ func (l *Ledger) change(ctx context.Context, do func(tx pgx.Tx, login string) er
 		if err != nil {
 			return err
 		}
-		return do(tx, login)
+		err = do(tx, login)
+		committing = err == nil
+		return err
 	})
 	if err == nil && l.unconfirmed {
 		err = l.cfg.Fault(errUnconfirmed)
 	}
 	var away *locks.UnavailableError
-	if errors.As(err, &away) && away.Next == "" {
+	// Before the commit is sent, whatever breaks undoes the transaction.
+	if errors.As(err, &away) && committing && classify(away) == unknown {
+		away.Taken = true
 		away.Next = "it may have been done all the same: see \"lockrun status\""
 	}
 	return err

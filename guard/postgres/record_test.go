@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"lockrun/guard"
 	"lockrun/guard/guardtest"
+	"lockrun/locks"
 )
 
 func TestLedger(t *testing.T) {
@@ -31,6 +33,42 @@ func (h *harness) Audits(t *testing.T, name string) []guardtest.Audit {
 		err := row.Scan(&a.At, &a.Actor, &a.Action, &a.Name, &a.Date, &a.Reason, &a.Before, &a.After)
 		return a, err
 	})
+}
+
+// Only a change whose commit was sent may have been done.
+func TestChangeUnanswered(t *testing.T) {
+	r := &guard.Resolution{Name: "eod", Date: "2026-01-15", As: guard.AsFailed, Reason: "why", Actor: "me@here"}
+	gone := NewLedger(config(t, "postgres://127.0.0.1:1/x"))
+	defer gone.Close()
+	_, _, err := gone.Resolve(bounded(t, 20*time.Second), r)
+	wantUnavailable(t, err, false, "connection refused")
+	var away *locks.UnavailableError
+	if errors.As(err, &away) && away.Next != "" {
+		t.Errorf("next step %q", away.Next)
+	}
+	nowhere := NewLedger(config(t, "postgres://nowhere.invalid/x"))
+	defer nowhere.Close()
+	_, _, err = nowhere.Resolve(bounded(t, 20*time.Second), r)
+	wantUnavailable(t, err, false, "nowhere.invalid")
+	if strings.Count(err.Error(), "lookup nowhere.invalid") > 1 {
+		t.Errorf("it is said twice: %v", err)
+	}
+	d := newDatabase(t)
+	past := request(r.Name, r.Date)
+	granted(t, store(t, d.dsn), past)
+	d.expire(r.Name)
+	for mark, sent := range map[string]bool{"INSERT INTO lockrun.audit": false, "commit\x00": true} {
+		p, dsn := throughProxy(t, d.dsn)
+		p.mark = []byte(mark)
+		p.next(cut, 1)
+		l := NewLedger(config(t, dsn))
+		defer l.Close()
+		_, _, err = l.Resolve(bounded(t, 20*time.Second), r)
+		wantUnavailable(t, err, sent)
+		if errors.As(err, &away) && (away.Next != "") != sent {
+			t.Errorf("%q: next step %q", mark, away.Next)
+		}
+	}
 }
 
 // The ledger needs no more than a run does, and says who it was to the database.

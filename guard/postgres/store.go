@@ -57,7 +57,12 @@ func unconfirmedBy(n *pgconn.Notice) bool {
 	return n.Routine == "SyncRepWaitForLSN" || strings.Contains(n.Message, "synchronous replication")
 }
 
-// Close drops the connection. What was cancelled gets a second to hear of it.
+// cancelPatience is how long Close waits for a cancel request to be delivered. It
+// has been under way since the call was given up; a server that hangs never
+// takes it, and lockrun has promised to end soon after a signal.
+const cancelPatience = 100 * time.Millisecond
+
+// Close drops the connection. What was cancelled gets a moment to hear of it.
 func (s *Store) Close() {
 	if s.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -68,7 +73,7 @@ func (s *Store) Close() {
 	if s.aborted != nil {
 		select {
 		case <-s.aborted.PgConn().CleanupDone():
-		case <-time.After(time.Second):
+		case <-time.After(cancelPatience):
 		}
 		s.aborted = nil
 	}

@@ -128,7 +128,8 @@ func (t *transaction) putAttempt(r *guard.Request, attempt int, token int64, out
 		VALUES (:run_id, :name, :date, :attempt, :token, :holder, :host, :pid, :os_user, :command, :now,
 		        CASE :outcome WHEN 'not_started' THEN :now END, :outcome, :reason, :version)
 		ON CONFLICT (run_id) DO UPDATE
-		   SET token = max(attempt.token, excluded.token), outcome = excluded.outcome, reason = excluded.reason,
+		   SET token = max(attempt.token, excluded.token), outcome = excluded.outcome,
+		       reason = coalesce(attempt.reason || '; ' || excluded.reason, excluded.reason, attempt.reason),
 		       ended_at = max(attempt.started_at, excluded.ended_at)
 		 WHERE attempt.outcome = 'running' OR attempt.outcome = 'unknown' AND excluded.outcome = 'not_started'`,
 		sql.Named("run_id", r.RunID), sql.Named("name", r.Name), sql.Named("date", orNull(r.Date)), sql.Named("attempt", attempt),

@@ -56,8 +56,10 @@ func (t *transaction) finish(e *guard.End) error {
 			}
 		}
 	}
+	// A reason that is there already is a person's, who resolved the date meanwhile.
 	_, err := t.exec(`
-		UPDATE attempt SET outcome = :outcome, exit_code = :exit_code, signal = :signal, reason = :reason,
+		UPDATE attempt SET outcome = :outcome, exit_code = :exit_code, signal = :signal,
+		       reason = coalesce(reason || '; ' || :reason, :reason, reason),
 		       ended_at = CASE WHEN NOT :alive THEN max(started_at, :now) END
 		 WHERE run_id = :run_id AND outcome IN ('running', 'unknown')`, args...)
 	return err

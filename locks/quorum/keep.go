@@ -27,11 +27,7 @@ func (q *Quorum) Renew(ctx context.Context) error {
 	if left <= 0 {
 		return errClosed
 	}
-	bound := min(q.patience, left)
-	if deadline, ok := ctx.Deadline(); ok {
-		bound = min(bound, time.Until(deadline))
-	}
-	r := newRound(ctx, q.need, q.grace, bound)
+	r := newRound(ctx, q.need, q.grace, within(ctx, min(q.patience, left)))
 	q.expect(&call{first: r})
 	ok, err := q.mutex.ExtendContext(r.ctx)
 	r.end(true)
@@ -52,12 +48,26 @@ func (q *Quorum) Renew(ctx context.Context) error {
 // turns it away.
 const shortTenure = time.Second
 
+// within is d, or what ctx has left if that is less.
+func within(ctx context.Context, d time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(d, time.Until(deadline))
+	}
+	return d
+}
+
 // Release gives the lock back on all nodes, or what an Acquire has left behind
-// on some. It has a bound of its own and pays no attention to the end of ctx.
+// on some. It takes as long as ctx's deadline allows, whether ctx is cancelled or
+// not, and no longer than the patience with a node; what a lost vote has left on
+// nodes that do not answer is not worth more than the grace.
 // It returns nil as soon as what may be left can't keep others out.
 func (q *Quorum) Release(ctx context.Context) error {
 	token := q.held && !q.quiet()
-	r := newRound(context.WithoutCancel(ctx), q.need, q.grace, q.patience)
+	patience := q.grace
+	if q.held {
+		patience = q.patience
+	}
+	r := newRound(context.WithoutCancel(ctx), q.need, q.grace, within(ctx, patience))
 	name, value := q.name, q.value
 	type result struct {
 		node *node

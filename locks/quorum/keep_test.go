@@ -177,3 +177,25 @@ func TestShortTTL(t *testing.T) {
 	poll(t, "the key of a dead holder goes", func() bool { return other.Acquire(bounded(t), claim("node 8")) == nil })
 	release(t, other)
 }
+
+// A release ends when its caller's time is over, however long the nodes hang: a
+// signal that ends lockrun must not wait for them.
+func TestReleaseInTime(t *testing.T) {
+	nodes := locktest.StartRedisNodes(t, 3)
+	q := open(t, time.Minute, locktest.URLs(nodes))
+	acquire(t, q, claim("node 7"))
+	for _, n := range nodes {
+		n.Pause()
+		defer n.Resume()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), q.patience/20)
+	defer cancel()
+	begun := time.Now()
+	var away *locks.UnavailableError
+	if err := q.Release(ctx); !errors.As(err, &away) || !away.Taken {
+		t.Errorf("got %v, want that the lock may stay", err)
+	}
+	if took := time.Since(begun); took > q.patience/2 {
+		t.Errorf("took %s of a time of %s: it has waited for the nodes", took, q.patience/20)
+	}
+}

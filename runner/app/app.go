@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -91,7 +90,7 @@ func (in *invocation) dispatch(argv []string) error {
 		HideHelp: true, HideHelpCommand: true, HideVersion: true,
 		Writer: io.Discard, ErrWriter: io.Discard,
 		ExitErrHandler: func(*cli.Context, error) {}, // one place ends the process
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return flagError(err, runOptions) },
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return flagError(err, root) },
 		Action:         func(c *cli.Context) error { return in.root(root, c.Args().Slice()) },
 	}
 	if !in.hasCommand {
@@ -105,9 +104,10 @@ func (in *invocation) dispatch(argv []string) error {
 // cli makes the flag library's form of a command.
 func (c *command) cli(in *invocation) *cli.Command {
 	s := newSettings(append(c.options, pick("help")...), in.env)
+	s.command = c
 	return &cli.Command{
 		Name: c.name, Flags: s.flags(), HideHelp: true, HideHelpCommand: true,
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return flagError(err, s.options) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return flagError(err, s) },
 		Action: func(x *cli.Context) error {
 			if err := c.readWord(s, x.Args().Slice()); err != nil {
 				return err
@@ -115,7 +115,9 @@ func (c *command) cli(in *invocation) *cli.Command {
 			if err := s.check(); err != nil {
 				return err
 			}
-			if help, _ := s.bool("help"); help {
+			if help, err := s.bool("help"); err != nil {
+				return err
+			} else if help {
 				return in.print(c.help)
 			}
 			if err := s.readFile(); err != nil {
@@ -131,17 +133,23 @@ func (in *invocation) root(s *settings, words []string) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if help, err := s.bool("help"); err != nil || help {
-		return errors.Join(err, in.print(helpText))
+	help, err := s.bool("help")
+	if err != nil {
+		return err
 	}
-	if asked, err := s.bool("version"); err != nil || asked {
-		return errors.Join(err, in.printVersion())
+	asksVersion, err := s.bool("version")
+	if err != nil {
+		return err
 	}
 	switch {
+	case help:
+		return in.print(helpText)
+	case asksVersion:
+		return in.printVersion()
 	case in.hasCommand && len(words) > 0:
 		return usagef("%s stands before the --: options come before it, the command after it", s.stray(words[0]))
 	case len(words) > 0 && words[0] == "help":
-		return in.print(helpText)
+		return in.print(in.helpFor(words[1:]))
 	case len(words) > 0:
 		return usagef("%s is no command of lockrun; a command to run stands after --: lockrun --name NAME -- %s", s.stray(words[0]), s.strayCommand(words[0]))
 	case !in.hasCommand:
@@ -161,23 +169,23 @@ func (in *invocation) print(text string) error {
 }
 
 // flagError words what the flag library says about options.
-func flagError(err error, options []option) error {
-	text := err.Error()
+func flagError(err error, s *settings) error {
+	text, help := err.Error(), s.helpOf()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
 		name, _, _ = strings.Cut(name, "=")
-		if near := nearest(name[:min(len(name), maxOptionName)], options); near != "" && plainKey.MatchString(name) {
+		if near := nearest(name[:min(len(name), maxOptionName)], s.options); near != "" && plainKey.MatchString(name) {
 			return usagef("unknown option %q, did you mean --%s?", dashed(name), near)
 		}
 		if !plainKey.MatchString(name) {
-			return usagef("unknown option; see lockrun --help") // with a value glued to it, perhaps
+			return usagef("unknown option; see %s", help) // with a value glued to it, perhaps
 		}
-		return usagef("unknown option %q; see lockrun --help", dashed(name))
+		return usagef("unknown option %q; see %s", dashed(name), help)
 	}
 	if name, found := strings.CutPrefix(text, "flag needs an argument: -"); found {
 		return usagef("%s needs a value", dashed(name))
 	}
 	// What is left ("bad flag syntax") quotes a word that may hold a secret.
-	return usagef("an option is malformed; see lockrun --help")
+	return usagef("an option is malformed; see %s", help)
 }
 
 // maxOptionName bounds what is compared with the names of options.

@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -16,9 +15,6 @@ import (
 
 // systemConfig is read when no other file is named and it is there.
 const systemConfig = "/etc/lockrun.yaml"
-
-// maxConfig bounds a config file: one that is larger is another file.
-const maxConfig = 1 << 20
 
 // configFile is what a file says of options, by their long names.
 type configFile struct {
@@ -69,26 +65,7 @@ func readConfigFile(path string) (content []byte, mode fs.FileMode, err error) {
 	if path == os.DevNull { // no file at all, not even the system's
 		return nil, 0, nil
 	}
-	info, err := os.Stat(path) // before it is opened: a FIFO would wait for a writer
-	if err != nil {
-		return nil, 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	if info, err = f.Stat(); err != nil {
-		return nil, 0, err
-	}
-	content, err = io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(content) > maxConfig {
-		err = errors.New("is larger than 1 MiB")
-	}
-	return content, info.Mode(), err
+	return readRegular(path)
 }
 
 // yamlLine finds the only part of the library's errors that is shown: the rest

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"lockrun/guard/outbox"
 	"lockrun/guard/postgres"
 	"lockrun/guard/sqlite"
 	"lockrun/locks"
@@ -77,7 +78,7 @@ func (in *invocation) doctor(s *settings) error {
 // examine asks all servers at the same time.
 func (in *invocation) examine(ctx context.Context, s *settings, c *runConfig) ([]locks.Finding, error) {
 	if c.stores.local {
-		found := statedir.Examine(c.stores.stateDir)
+		found := append(statedir.Examine(c.stores.stateDir), undelivered(c.stores.stateDir)...)
 		return append(append(found, sqlite.Examine(ctx, c.stores.stateDir)...), supervision()...), nil
 	}
 	var redis, database []locks.Finding
@@ -93,17 +94,17 @@ func (in *invocation) examine(ctx context.Context, s *settings, c *runConfig) ([
 	if redisErr != nil {
 		return nil, usagef("%w", redisErr)
 	}
-	outbox, err := in.outbox(s)
+	state, err := in.stateDirectory(s)
 	if err != nil {
 		return nil, err
 	}
 	all := append(redis, database...)
-	return append(append(all, outbox...), supervision()...), nil
+	return append(append(all, state...), supervision()...), nil
 }
 
-// outbox examines the state directory of a host that runs with servers. It
+// stateDirectory examines the state directory of a host that runs with servers. It
 // keeps only what could not be told to them: no run fails for want of it.
-func (in *invocation) outbox(s *settings) ([]locks.Finding, error) {
+func (in *invocation) stateDirectory(s *settings) ([]locks.Finding, error) {
 	dir, err := stateDir(s, in.env)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,22 @@ func (in *invocation) outbox(s *settings) ([]locks.Finding, error) {
 			found[i].Text += without
 		}
 	}
-	return found, nil
+	return append(found, undelivered(dir)...), nil
+}
+
+// undelivered looks for results that wait for their store.
+func undelivered(dir string) []locks.Finding {
+	const check = "outbox"
+	f, box := &locks.Findings{}, outbox.New(dir, "")
+	switch n, err := box.Waiting(); {
+	case err != nil:
+		f.Warn(check, "%s: can't be read: %v", box.Dir(), err)
+	case n > 0:
+		f.Warn(check, "%s: results that are not stored yet: %d; run \"lockrun resolve --outbox\" as this user", box.Dir(), n)
+	default:
+		f.OK(check, "%s: every result is stored", box.Dir())
+	}
+	return f.List
 }
 
 // supervision says what this system lacks to end a child's tree for certain.

@@ -85,7 +85,8 @@ const historyHelp = `lockrun history lists the attempts of a name, newest first,
 ` + recordOptions
 
 const resolveHelp = `lockrun resolve decides a date that failed or that nobody knows the end of. Who did it, when and
-why goes to the audit. While that run holds its lease: exit 75. No such date: exit 1.
+why goes to the audit. While that run holds its lease: exit 75. No such date: exit 1. Results that
+wait in the outbox of this user on this host are stored first, and may decide it.
 
   lockrun resolve --name NAME --date DATE --as WORD --reason TEXT [options]
   lockrun resolve --outbox [options]
@@ -93,20 +94,22 @@ why goes to the audit. While that run holds its lease: exit 75. No such date: ex
   --name NAME, --date DATE   which; a word such as yesterday is taken by the store's clock
   --as WORD        succeeded, failed, or rerun: open the date for one more attempt
   --reason TEXT    why
-  --outbox         store what runs on this host could not store; exit 74 when some of it is kept
+  --outbox         store what runs of this user on this host could not store; exit 74 when some
+                   of it is kept
   --tz ZONE        time zone of a word                   LOCKRUN_TZ
   --day-starts HH:MM   as for a run                      LOCKRUN_DAY_STARTS
 ` + recordOptions
 
 const releaseHelp = `lockrun release ends the lease of a holder that has missed a renewal, or one that is absurdly
-long, and removes its Redis key. A holder that renews its lease keeps it (exit 75) without --force.
+long, and removes its Redis key. One in good standing keeps its lease (exit 75) without --force.
 The date of that run stays taken: see lockrun resolve.
 
   lockrun release --name NAME --reason TEXT [--force] [options]
 
   --name NAME      whose; exit 1 when it is not known
   --reason TEXT    why, for the audit
-  --force          end it although the holder is alive
+  --force          end it although the holder may be alive: then two may run at once until it
+                   notices, within one ttl. End its lockrun on its host instead, if you can
   --redis URL      where the key is (repeat it); or file:PATH   LOCKRUN_REDIS
   --redis-ca, --redis-cert, --redis-key FILE      TLS to Redis
 ` + recordOptions

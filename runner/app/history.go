@@ -92,6 +92,9 @@ func (in *invocation) history(s *settings) error {
 				return err
 			}
 		}
+		if p.Backwards() {
+			return usagef("--since %s is later than --until %s", p.Since, p.Until)
+		}
 		if unit != "" {
 			return in.missing(rows, name, unit, p, c, asJSON)
 		}

@@ -60,6 +60,9 @@ var errNoName = errors.New("nothing is known of this name")
 
 // readName reads --name as a run does.
 func (in *invocation) readName(s *settings) (string, error) {
+	if _, from := s.text("name", ""); from == fromDefault && s.command != nil {
+		return "", usagef("--name is missing: %s", s.command.usage())
+	}
 	c := &runConfig{}
 	if err := c.readName(s); err != nil {
 		return "", err

@@ -18,7 +18,6 @@ type log struct {
 	level runner.Level
 	json  bool
 	name  string // --name
-	runID string
 }
 
 // take writes an event if its level is wanted. A write that fails is dropped:
@@ -58,7 +57,7 @@ var levelNames = []string{runner.Error: "error", runner.Warn: "warn", runner.Inf
 func (l *log) object(e runner.Event) string {
 	r := record{
 		Time:  time.Now().UTC().Format(time.RFC3339Nano),
-		Level: levelNames[e.Level], Event: string(e.Kind), Name: l.name, Date: e.Date, RunID: l.runID,
+		Level: levelNames[e.Level], Event: string(e.Kind), Name: l.name, Date: e.Date, RunID: e.RunID,
 		Token: e.Token, PID: e.PID, ExitCode: e.ExitCode,
 	}
 	if h := e.Held; h != nil {

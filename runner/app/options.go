@@ -110,6 +110,7 @@ type settings struct {
 	given   map[string][]string // by name, from the command line
 	env     map[string]string
 	file    configFile
+	command *command // nil for a run
 }
 
 // flagValue collects what the command line says for one option. It never
@@ -272,5 +273,6 @@ func (s *settings) word(name, fallback string, words ...string) (string, error) 
 			return text, nil
 		}
 	}
-	return "", usagef("%s: %q is none of %s", s.where(name), text, strings.Join(words, ", "))
+	known := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+	return "", usagef("%s: %q is none of %s", s.where(name), text, strings.Join(known, ", "))
 }

@@ -43,27 +43,35 @@ func (in *invocation) sendOutbox(s *settings, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	timing, err := locks.NewTiming(time.Minute, -1)
-	if err != nil {
-		return err
-	}
-	var store guard.Store = sqlite.New(dir, timing)
-	if !st.local {
-		store = postgres.New(st.postgres, timing)
-	}
-	defer store.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerBound)
 	defer cancel()
-	all, err := outbox.New(dir, st.address()).Send(ctx, store)
+	box := outbox.New(dir, st.address())
+	all, err := deliver(ctx, box, st)
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		err = printJSON(in, sentRows(all))
 	} else {
-		err = in.print(sentLines(all))
+		err = in.print(sentLines(all, box.Dir()))
 	}
 	return errors.Join(err, unsent(all))
+}
+
+// deliver tells the store what is in the outbox.
+func deliver(ctx context.Context, box *outbox.Box, st stores) ([]outbox.Sent, error) {
+	timing, err := locks.NewTiming(time.Minute, -1)
+	if err != nil {
+		return nil, err
+	}
+	var store guard.Store
+	if st.local {
+		store = sqlite.New(st.stateDir, timing)
+	} else {
+		store = postgres.New(st.postgres, timing)
+	}
+	defer store.Close()
+	return box.Send(ctx, store)
 }
 
 func sentRows(all []outbox.Sent) []sentJSON {
@@ -78,7 +86,7 @@ func sentRows(all []outbox.Sent) []sentJSON {
 	return rows
 }
 
-func sentLines(all []outbox.Sent) string {
+func sentLines(all []outbox.Sent, dir string) string {
 	lines := ""
 	for _, s := range all {
 		subject := s.Name
@@ -96,7 +104,7 @@ func sentLines(all []outbox.Sent) string {
 		}
 	}
 	if lines == "" {
-		return "the outbox is empty\n"
+		return escaped("the outbox in "+dir+" is empty") + "\n"
 	}
 	return lines
 }

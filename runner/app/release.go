@@ -43,7 +43,7 @@ func (in *invocation) release(s *settings) error {
 		}
 		was, audit, err := l.Release(ctx, &e)
 		if err != nil {
-			return unreleased(err)
+			return unreleased(&was, err)
 		}
 		keys := 0
 		if q != nil {
@@ -94,11 +94,12 @@ func released(was *guard.Lease, ended bool, keys int) string {
 }
 
 // unreleased words a refusal.
-func unreleased(err error) error {
+func unreleased(was *guard.Lease, err error) error {
 	var live *locks.HeldError
 	switch {
 	case errors.As(err, &live):
-		return &exitError{kind: runner.EventHeld, code: runner.ExitHeld, held: live, err: fmt.Errorf("%s; it renews its lease, and --force ends that all the same", holderText(live))}
+		return &exitError{kind: runner.EventHeld, code: runner.ExitHeld, held: live, err: fmt.Errorf("%s; last renewed %s: if its holder is dead, release it from %s on, when it has missed a renewal; --force on a living holder makes two runs at once possible",
+			holderText(live), stamp(was.RenewedAt), stamp(was.OverdueAt().Add(time.Second)))}
 	case errors.Is(err, guard.ErrNotFound):
 		return no(errors.New("nothing to release, no run of it has had a lease"))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockrun/guard"
@@ -42,6 +43,9 @@ func (in *invocation) resolve(s *settings) error {
 	if _, from := s.text("date", ""); from == fromDefault {
 		return usagef("--date is missing: which date of %s is decided", r.Name)
 	}
+	if _, from := s.text("as", ""); from == fromDefault {
+		return usagef("--as is missing: succeeded, failed or rerun")
+	}
 	as, err := s.word("as", "", string(guard.AsSucceeded), string(guard.AsFailed), string(guard.AsRerun))
 	if err != nil {
 		return err
@@ -50,7 +54,7 @@ func (in *invocation) resolve(s *settings) error {
 	if r.Reason, err = readReason(s); err != nil {
 		return err
 	}
-	return in.withLedger(s, func(ctx context.Context, l guard.Ledger, _ stores) error {
+	return in.withLedger(s, func(ctx context.Context, l guard.Ledger, st stores) error {
 		now := time.Time{}
 		if c.date.IsWord() {
 			rows, err := l.Latest(ctx, r.Name)
@@ -63,12 +67,24 @@ func (in *invocation) resolve(s *settings) error {
 		if r.Date, err = fixedDate("--date", c.date, guard.Calendar{Zone: c.zone, DayStart: c.dayStarts}, now); err != nil {
 			return err
 		}
+		stored, err := in.deliverFirst(ctx, s, st, &r)
+		if err != nil {
+			return err
+		}
 		was, audit, err := l.Resolve(ctx, &r)
 		if err != nil {
-			return unresolved(&r, err)
+			if word := settledBy(stored, err); word != "" {
+				return no(fmt.Errorf("%s: %s", r.Date, word))
+			}
+			return unresolved(ctx, l, &r, err)
+		}
+		for _, sent := range stored {
+			if sent.RunID == was.RunID {
+				in.warn(fmt.Errorf("%s: its result was in this host's outbox and was stored first: %s", r.Date, sent.Outcome))
+			}
 		}
 		if left := living(was.RunID); left != "" {
-			in.log.take(runner.Event{Kind: runner.EventConfig, Level: runner.Warn, Err: errors.New(left)})
+			in.warn(errors.New(left))
 		}
 		if asJSON {
 			return printJSON(in, auditRow(audit))
@@ -85,13 +101,16 @@ func resolved(r *guard.Resolution, was *guard.Run) string {
 	}
 	line := fmt.Sprintf("%s %s: attempt %d was %s", r.Name, r.Date, was.Attempt, how)
 	if r.As == guard.AsRerun {
-		return line + "; the date is open for one more attempt"
+		return line + "; the date is open for one more attempt, which nothing starts by itself: " + runIt(r)
 	}
 	return line + "; the date counts as " + string(r.As)
 }
 
+// runIt is the next step for a date that is open.
+func runIt(r *guard.Resolution) string { return "run the same job with --date " + r.Date }
+
 // unresolved words a refusal.
-func unresolved(r *guard.Resolution, err error) error {
+func unresolved(ctx context.Context, l guard.Ledger, r *guard.Resolution, err error) error {
 	var live *locks.HeldError
 	var settled *guard.SettledError
 	switch {
@@ -100,6 +119,13 @@ func unresolved(r *guard.Resolution, err error) error {
 	case errors.As(err, &settled):
 		return no(fmt.Errorf("%s: nothing to resolve, it has succeeded%s; --rerun succeeded on a run runs it again", r.Date, earlier(&settled.Run)))
 	case errors.Is(err, guard.ErrNotFound):
+		rows, readErr := l.All(ctx, r.Name)
+		if readErr != nil {
+			return readErr
+		}
+		if slices.ContainsFunc(rows.Attempts, func(a guard.Attempt) bool { return a.Date == r.Date }) {
+			return no(fmt.Errorf("%s: nothing to resolve, the date is open already; %s", r.Date, runIt(r)))
+		}
 		return no(fmt.Errorf("%s: nothing to resolve, no run has this date", r.Date))
 	}
 	return err

@@ -79,16 +79,15 @@ func (in *invocation) run(s *settings) error {
 	r.NewChild = func() (runner.Child, error) {
 		return supervise.New(supervise.Options{Path: path, Argv: in.command, Timing: c.timing, Leftovers: c.leftovers})
 	}
-	runID := uuid.NewString()
-	in.log.runID = runID
 	in.result = r.Run(runner.Spec{
 		Request: guard.Request{
-			Name: c.name, RunID: runID, Holder: c.holder, Host: hostName(), PID: os.Getpid(), OSUser: osUser(),
+			Name: c.name, Holder: c.holder, Host: hostName(), PID: os.Getpid(), OSUser: osUser(),
 			Command: in.command, Version: version(), TTL: c.timing.TTL, Rerun: c.rerun,
 		},
-		Date: c.date, Zone: c.zone, DayStart: c.dayStarts,
+		NewRunID: uuid.NewString,
+		Date:     c.date, Zone: c.zone, DayStart: c.dayStarts,
 		Started: in.started, StartedWall: in.startedWall,
-		Wait: c.wait, MaxRuntime: c.maxRuntime, AtLeast: c.atLeast,
+		Wait: c.wait, MaxRuntime: c.maxRuntime, AtLeast: c.atLeast, Leftovers: c.leftovers,
 		HeldCode: c.heldCode, DoneCode: c.doneCode, PGOptions: in.pgOptions(c),
 	})
 	return nil

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -20,38 +21,48 @@ func secret(where, text string) (string, error) {
 	if !isFile {
 		return text, nil
 	}
-	f, err := os.Open(path)
+	raw, mode, err := readRegular(path)
 	if err != nil {
 		return "", usagef("%s: %w", where, pathFault(path, err))
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return "", usagef("%s: %w", where, pathFault(path, err))
-	}
-	if !info.Mode().IsRegular() {
-		return "", usagef("%s: %q is not a regular file", where, path)
-	}
-	const most = 1 << 20
-	if info.Size() > most {
-		return "", usagef("%s: %q is larger than 1 MiB", where, path)
-	}
-	raw := make([]byte, info.Size())
-	n, err := f.Read(raw)
-	if err != nil && n == 0 && info.Size() > 0 {
-		return "", usagef("%s: %w", where, pathFault(path, err))
-	}
-	value := strings.TrimSpace(string(raw[:n]))
+	value := strings.TrimSpace(string(raw))
 	if value == "" {
 		return "", usagef("%s: %q is empty", where, path)
 	}
-	if mode := info.Mode().Perm(); mode&0o044 != 0 && holdsPassword(value) {
+	if mode&0o044 != 0 && holdsPassword(value) {
 		return "", &locks.SetupError{
-			What: where, Err: fmt.Errorf("%q holds a password and others can read it (mode %04o)", path, mode),
+			What: where, Err: fmt.Errorf("%q holds a password and others can read it (mode %04o)", path, mode.Perm()),
 			Next: fmt.Sprintf("chmod 600 %q", path),
 		}
 	}
 	return value, nil
+}
+
+// maxFile bounds what is read of a file that an option names.
+const maxFile = 1 << 20
+
+// readRegular reads a file that an option names, and tells its mode.
+func readRegular(path string) (content []byte, mode fs.FileMode, err error) {
+	info, err := os.Stat(path) // before it is opened: a FIFO would wait for a writer
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, errors.New("is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	if info, err = f.Stat(); err != nil {
+		return nil, 0, err
+	}
+	content, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = errors.New("is larger than 1 MiB")
+	}
+	return content, info.Mode(), err
 }
 
 // pathFault drops what fs errors repeat, and quotes the path.

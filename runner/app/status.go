@@ -135,13 +135,22 @@ func stateCell(state string, exitCode *int, signal string) cell {
 	return cell{strings.ToUpper(state) + how, bad}
 }
 
+// outboxFirst says where the end of an unknown run may lie.
+func outboxFirst(s *guard.Standing) string {
+	where := "that host"
+	if s.Host != "" {
+		where = s.Host
+	}
+	return ": first lockrun resolve --outbox by the same user on " + where
+}
+
 // advice is the next step for what is unknown.
 func advice(list []guard.Standing) string {
 	var b strings.Builder
 	for _, s := range list {
 		if s.State == guard.StateUnknown && s.Date != "" {
-			fmt.Fprintf(&b, "\nnobody knows how %s %s ended: look at it, then lockrun resolve --name %s --date %s --as succeeded|failed|rerun --reason TEXT",
-				escaped(s.Name), escaped(s.Date), escaped(s.Name), escaped(s.Date))
+			fmt.Fprintf(&b, "\nnobody knows how %s %s ended%s; look at it, then lockrun resolve --name %s --date %s --as succeeded|failed|rerun --reason TEXT",
+				escaped(s.Name), escaped(s.Date), escaped(outboxFirst(&s)), escaped(s.Name), escaped(s.Date))
 		}
 	}
 	if b.Len() > 0 {

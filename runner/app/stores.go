@@ -44,7 +44,7 @@ func readStores(s *settings, env map[string]string) (st stores, err error) {
 	servers := max(redisFrom, postgresFrom)
 	switch {
 	case local && localFrom == servers:
-		return st, usagef("%s and %s exclude each other", s.where("local"), serverWhere(s))
+		return st, usagef("%s and %s exclude each other", s.where("local"), serverWhere(s, localFrom))
 	case local && localFrom > servers:
 		return readLocal(s, env)
 	case postgresFrom == fromDefault && redisFrom == fromDefault:
@@ -61,8 +61,9 @@ func readStores(s *settings, env map[string]string) (st stores, err error) {
 	return st, st.readRedis(s, urls)
 }
 
-func serverWhere(s *settings) string {
-	if _, from := s.text("postgres", ""); from != fromDefault {
+// serverWhere names the server option that comes from the given source.
+func serverWhere(s *settings, source source) string {
+	if _, from := s.text("postgres", ""); from == source {
 		return s.where("postgres")
 	}
 	return s.where("redis")

@@ -27,7 +27,7 @@ func (l *log) text(e runner.Event) string {
 	if e.Note != "" && e.Kind != runner.EventHeld && e.Kind != runner.EventRefused {
 		line += "; " + e.Note
 	}
-	if e.Next != "" {
+	if e.Next != "" && (e.Kind != runner.EventHeld || e.Held == nil) {
 		line += "; " + e.Next
 	}
 	return printable(line)
@@ -124,7 +124,7 @@ func held(e runner.Event) string {
 	if e.ExitCode == nil {
 		return b.String() + ", " + e.Note
 	}
-	return b.String() + "; nothing started, --wait DURATION waits for it"
+	return b.String() + "; nothing started, " + e.Next
 }
 
 // earlier says who ran the date before.
@@ -157,6 +157,9 @@ func refused(e runner.Event) string {
 			what += fmt.Sprintf(" with exit code %d", *p.ExitCode)
 		case p.Signal != "":
 			what += " by " + p.Signal
+		}
+		if p.Reason != "" {
+			what += " (" + p.Reason + ")"
 		}
 		if p.Host != "" && e.Verdict == guard.IsUnknown {
 			where := p.Host

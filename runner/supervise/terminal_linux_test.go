@@ -174,8 +174,11 @@ func TestTerminal(t *testing.T) {
 			}
 			return child != 0 && f.state(child) == 'T' && f.state(driver) == 'T'
 		})
-		term.write("jobs\n")
-		term.waitFor("Stopped")
+		// The shell hears of the stop a little later than /proc shows it.
+		eventually(t, "the shell to know of it", func() bool {
+			term.write("jobs\n")
+			return strings.Contains(term.shows(), "Stopped")
+		})
 		term.write("fg\n")
 		eventually(t, "a running child", func() bool { return f.state(child) != 'T' })
 		term.write("hello\n")
