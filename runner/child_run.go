@@ -83,7 +83,7 @@ func (x *run) childEvent(w *watch, e supervise.Event) {
 	case supervise.Exited:
 		w.exited, w.status = true, e.Status
 	case supervise.Leftovers:
-		w.note = fmt.Sprintf("%d of its descendants outlived the child, %s", e.Count, fates[x.spec.Leftovers])
+		w.note = fmt.Sprintf("%d descendants outlived the child %s", e.Count, fates[x.spec.Leftovers])
 		x.report(Event{Kind: EventEnded, Level: Warn, Note: w.note, Err: e.Err})
 	case supervise.TermSent:
 		// The supervision ends the tree by itself at its deadline. After the
