@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -26,8 +27,10 @@ const (
 var (
 	// Package time takes more than RFC 3339 allows: an hour of one digit, a comma,
 	// an offset of 24 hours.
-	rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
-	jobName = regexp.MustCompile(`^.+-([1-9]\d{0,9})$`)
+	rfc3339 = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+	})
+	jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^.+-([1-9]\d{0,9})$`) })
 )
 
 // ScheduledInstant is the instant that the scheduler meant for this run, as the
@@ -38,14 +41,14 @@ var (
 func ScheduledInstant(env func(string) (string, bool)) (time.Time, error) {
 	if text, _ := env(scheduledAtEnv); text != "" {
 		t, err := time.Parse(time.RFC3339, text)
-		if err != nil || !rfc3339.MatchString(text) || !inYears(t, firstYear) {
+		if err != nil || !rfc3339().MatchString(text) || !inYears(t, firstYear) {
 			return time.Time{}, fmt.Errorf("read %s %q: write an RFC 3339 time of the years %d to %d, such as 2026-07-01T23:30:00+07:00",
 				scheduledAtEnv, text, firstYear, lastYear)
 		}
 		return t, nil
 	}
 	if text, _ := env(jobNameEnv); text != "" {
-		if m := jobName.FindStringSubmatch(text); m != nil {
+		if m := jobName().FindStringSubmatch(text); m != nil {
 			minutes, err := strconv.ParseInt(m[1], 10, 64)
 			if t := time.Unix(minutes*60, 0).UTC(); err == nil && inYears(t, firstNameYear) {
 				return t, nil

@@ -48,7 +48,7 @@ func (x *run) keepEnd(end *guard.End, endedAt time.Time) string {
 	if err != nil {
 		return fmt.Sprintf("the outbox does not take it either: %v", err)
 	}
-	return fmt.Sprintf("it is kept in %s until the next run here, or `lockrun resolve --outbox`", path)
+	return fmt.Sprintf("it is kept in %s until the next run of this user here, or `lockrun resolve --outbox`", path)
 }
 
 // keepNotStarted puts into the outbox that this run started nothing.
@@ -60,5 +60,5 @@ func (x *run) keepNotStarted(reason string) string {
 	if err != nil {
 		return fmt.Sprintf("the outbox does not take it: %v", err)
 	}
-	return fmt.Sprintf("the next run here, or `lockrun resolve --outbox`, takes it back (%s)", path)
+	return fmt.Sprintf("the next run of this user here, or `lockrun resolve --outbox`, takes it back (%s)", path)
 }

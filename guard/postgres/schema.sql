@@ -118,7 +118,7 @@ DECLARE
 BEGIN
   IF id !~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' THEN
     RAISE EXCEPTION 'lockrun: % needs a run of "%", this session has none', TG_RELID::regclass, TG_ARGV[0]
-      USING ERRCODE = 'LR003';
+      USING ERRCODE = 'LR003', HINT = 'Start the job with lockrun --export-pgoptions.';
   END IF;
   PERFORM lockrun.fence(id::uuid);
   IF NOT EXISTS (SELECT 1 FROM lockrun.lease l WHERE l.run_id = id::uuid AND l.name = TG_ARGV[0]) THEN

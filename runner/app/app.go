@@ -173,10 +173,10 @@ func flagError(err error, s *settings) error {
 	text, help := err.Error(), s.helpOf()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
 		name, _, _ = strings.Cut(name, "=")
-		if near := nearest(name[:min(len(name), maxOptionName)], s.options); near != "" && plainKey.MatchString(name) {
+		if near := nearest(name[:min(len(name), maxOptionName)], s.options); near != "" && isPlainKey(name) {
 			return usagef("unknown option %q, did you mean --%s?", dashed(name), near)
 		}
-		if !plainKey.MatchString(name) {
+		if !isPlainKey(name) {
 			return usagef("unknown option; see %s", help) // with a value glued to it, perhaps
 		}
 		return usagef("unknown option %q; see %s", dashed(name), help)

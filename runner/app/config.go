@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -31,8 +30,6 @@ type runConfig struct {
 	holder                    string
 	exportRunID               bool // in the child's PGOPTIONS
 }
-
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
 
 // readConfig checks every option of a run.
 func (in *invocation) readConfig(s *settings) (*runConfig, error) {
@@ -74,7 +71,7 @@ func (c *runConfig) readName(s *settings) error {
 	switch {
 	case from == fromDefault:
 		return usagef("--name is missing: lockrun --name NAME [--date DATE] -- COMMAND")
-	case !namePattern.MatchString(name):
+	case !isName(name):
 		return usagef("--name: %.200q is no name: letters, digits and . _ : / -, at most 128, the first a letter or digit", name)
 	}
 	c.name = name

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -70,17 +71,14 @@ func readConfigFile(path string) (content []byte, mode fs.FileMode, err error) {
 
 // yamlLine finds the only part of the library's errors that is shown: the rest
 // may quote a password.
-var yamlLine = regexp.MustCompile(`line (\d+)`)
-
-// plainKey is a key that can't be a piece of a secret.
-var plainKey = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,39}$`)
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`line (\d+)`) })
 
 // parseConfig reads a mapping of long names to values. Values are taken as they
 // are written: 08:00 is no number of minutes, 2026-07-01 no time.
 func parseConfig(content []byte) (map[string][]string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+		if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
 			return nil, fmt.Errorf("is no YAML, see line %s", m[1])
 		}
 		return nil, errors.New("is no YAML")
@@ -119,7 +117,7 @@ func fileOption(key *yaml.Node) (option, error) {
 			return o, nil
 		}
 	}
-	if !plainKey.MatchString(key.Value) {
+	if !isPlainKey(key.Value) {
 		return option{}, fmt.Errorf("has a key in line %d that is no option", key.Line)
 	}
 	if near := nearest(key.Value, runOptions); near != "" && near != key.Value {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"lockrun/locks"
 )
@@ -76,6 +77,8 @@ func pathFault(path string, err error) error {
 
 // passwordIn matches a password in a URL's user part or in a key=value text. A
 // wrong yes costs a chmod, a wrong no leaves a password readable.
-var passwordIn = regexp.MustCompile(`(?i)://[^/?#\s]*:[^@]*@|password\s*=`)
+var passwordIn = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)://[^/?#\s]*:[^@]*@|password\s*=`)
+})
 
-func holdsPassword(text string) bool { return passwordIn.MatchString(text) }
+func holdsPassword(text string) bool { return passwordIn().MatchString(text) }

@@ -1,12 +1,8 @@
 package app
 
 import (
-	"regexp"
 	"strconv"
 )
-
-// plainWord is a word that is safe to repeat, by its looks.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,64}$`)
 
 // stray is a word in a place where none belongs, for a message. Behind the
 // address of a server it may be the rest of a password that was not quoted.
@@ -26,5 +22,5 @@ func (s *settings) strayCommand(word string) string {
 }
 
 func (s *settings) mayRepeat(word string) bool {
-	return plainWord.MatchString(word) && len(s.given["postgres"]) == 0 && len(s.given["redis"]) == 0
+	return onlyPlain(word, "._/-", 64) && len(s.given["postgres"]) == 0 && len(s.given["redis"]) == 0
 }
