@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,20 @@ func TestDoors(t *testing.T) {
 				t.Errorf("note %q", s.lines()[0].Note)
 			}
 		}},
+		{name: "the guardian hangs", set: func(_ *testing.T, s *stage) {
+			s.runner.NewChild = func() (Child, error) {
+				time.Sleep(time.Hour)
+				return s.child, nil
+			}
+		}, want: Result{Code: ExitUnavailable}, event: EventUnavailable, check: func(t *testing.T, s *stage) {
+			if took, most := s.took(), s.runner.Timing.StartBudget(); took > most {
+				t.Errorf("took %s, may take %s", took, most)
+			}
+			time.Sleep(time.Hour) // a bubble must not end before what hangs in it
+		}},
+		{name: "the guardian can't be forked", set: func(_ *testing.T, s *stage) {
+			s.runner.NewChild = func() (Child, error) { return nil, syscall.EAGAIN }
+		}, want: Result{Code: ExitSystem}, event: EventUnavailable},
 		{name: "date done", set: func(t *testing.T, s *stage) { s.other(t, guard.OutcomeSucceeded) },
 			want: Result{}, event: EventDone},
 		{name: "date done, code of its own", set: func(t *testing.T, s *stage) { s.other(t, guard.OutcomeSucceeded); s.spec.DoneCode = 11 },

@@ -93,8 +93,14 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 		return nil, false, x.abandon(x.signal)
 	}
 
-	if err := x.prepareChild(); err != nil {
+	if err := x.prepareChild(left()); err != nil {
+		if x.interrupted() {
+			return nil, false, x.abandon(x.signal)
+		}
 		x.giveBack()
+		if errors.Is(err, errNoGuardian) {
+			return nil, false, x.unavailable(err, false)
+		}
 		return nil, false, x.final(Event{Kind: EventUnavailable, Level: Error, Err: err}, Result{Code: ExitSystem})
 	}
 	x.sendOutbox(left())
@@ -141,16 +147,35 @@ func stillLiving(runID string) string {
 	return "where no process of it is to be seen"
 }
 
-// prepareChild begins the supervision, once for all tries.
-func (x *run) prepareChild() error {
+var errNoGuardian = errors.New("the supervision of the child did not begin in time: a new process hangs before it runs")
+
+// prepareChild begins the supervision, once for all tries. It does not wait for
+// ever: a process that is stopped between fork and exec, or whose program file
+// can't be read, holds up whoever forked it.
+func (x *run) prepareChild(bound time.Duration) error {
 	if x.child != nil {
 		return nil
 	}
-	c, err := x.NewChild()
-	if err == nil {
-		x.child = c
+	type made struct {
+		child Child
+		err   error
 	}
-	return err
+	begun := make(chan made, 1)
+	go func() {
+		c, err := x.NewChild()
+		begun <- made{c, err}
+	}()
+	ctx, cancel := x.patient(bound)
+	defer cancel()
+	select {
+	case m := <-begun:
+		if m.err == nil {
+			x.child = m.child
+		}
+		return m.err
+	case <-ctx.Done():
+		return errNoGuardian
+	}
 }
 
 // tryFilter asks at the first door. Under --quorum preferred a quorum that

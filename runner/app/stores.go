@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"strings"
 
 	"lockrun/guard/postgres"
 	"lockrun/locks"
@@ -41,6 +42,17 @@ func readStores(s *settings, env map[string]string) (st stores, err error) {
 	}
 	urls, redisFrom := s.values("redis")
 	dsn, postgresFrom := s.text("postgres", "")
+	for _, o := range []struct {
+		name string
+		from source
+		text string
+	}{{"redis", redisFrom, strings.Join(urls, "")}, {"postgres", postgresFrom, dsn}} {
+		if o.from != fromDefault && strings.TrimSpace(o.text) == "" {
+			// A variable that is made of others which are not set must not take
+			// a door away.
+			return st, usagef("%s is blank", s.where(o.name))
+		}
+	}
 	servers := max(redisFrom, postgresFrom)
 	switch {
 	case local && localFrom == servers:
