@@ -24,9 +24,11 @@ import (
 const (
 	tier = "file lock"
 	// looks bounds how often Acquire looks again when it meets a lock whose
-	// holder is between two steps, each time after lookPause.
-	looks     = 10
-	lookPause = 2 * time.Millisecond
+	// holder is between two steps, each time after lookPause: half a second in
+	// all, because on a busy host a process can stand still for long between them,
+	// and a refusal that names nobody is of no use to anybody.
+	looks     = 100
+	lookPause = 5 * time.Millisecond
 	// maxContent is more than any value; a file that holds more is not ours.
 	maxContent = 2048
 )

@@ -71,10 +71,11 @@ func TestDeadline(t *testing.T) {
 	})
 	t.Run("terminated", func(t *testing.T) {
 		f := newTreeFixture(t)
-		f.spec.TerminateAfter = 3 * time.Second
+		terminate := f.terminates()
 		f.spec.Renew = 100 * time.Millisecond // must not undo it
 		f.start()
 		f.beating()
+		terminate()
 		f.exits(70, f.wait())
 		f.gone()
 		term := f.event(TermSent)
@@ -90,12 +91,14 @@ func TestDeadline(t *testing.T) {
 func TestStoppedChild(t *testing.T) {
 	t.Parallel()
 	f := newCounter(t, syscall.SIGTERM)
-	f.spec.TerminateAfter, f.spec.KillAfter = 2*time.Second, patience/2
+	f.spec.KillAfter = patience / 2
+	terminate := f.terminates()
 	f.start()
 	f.counted("ready")
 	child := f.event(Started).Event.PID
 	f.send(child, syscall.SIGSTOP)
 	eventually(t, "a stopped child", func() bool { return f.state(child) == 'T' })
+	terminate()
 	f.exits(70, f.wait())
 	f.counted("terminated")
 	if f.has(KillSent) {

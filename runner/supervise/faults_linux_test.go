@@ -144,10 +144,11 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("guardian stopped, lockrun asked to end it", func(t *testing.T) {
 		f := newTreeFixture(t)
-		f.spec.TerminateAfter = 3 * time.Second
+		terminate := f.terminates()
 		f.start()
 		f.beating()
 		f.send(f.guardian(), syscall.SIGSTOP)
+		terminate()
 		f.exits(70, f.wait())
 		f.gone()
 		f.last(Empty)

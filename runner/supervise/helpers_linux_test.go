@@ -66,6 +66,18 @@ func newFixture(t *testing.T, argv ...string) *fixture {
 	return f
 }
 
+// terminates makes the driver end its tree when the function that it returns is
+// called: not sooner, however slow the host is.
+func (f *fixture) terminates() (now func()) {
+	f.spec.TerminateOn = filepath.Join(f.dir, "terminate")
+	return func() {
+		f.t.Helper()
+		if err := os.WriteFile(f.spec.TerminateOn, nil, 0o600); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
 func (f *fixture) env() []string {
 	spec, err := json.Marshal(f.spec)
 	if err != nil {

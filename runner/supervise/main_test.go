@@ -55,6 +55,7 @@ type driverSpec struct {
 	KillMargin     time.Duration
 	Leftovers      Policy
 	TerminateAfter time.Duration // 0 = never
+	TerminateOn    string        // a file: as soon as it is there
 	StartDelay     time.Duration
 	Log            string // file of logLines
 }
@@ -113,6 +114,18 @@ func drive() int {
 	}
 	if spec.TerminateAfter > 0 {
 		terminate = time.After(spec.TerminateAfter)
+	}
+	if spec.TerminateOn != "" {
+		there := make(chan time.Time)
+		go func() {
+			for range time.Tick(5 * time.Millisecond) {
+				if _, err := os.Stat(spec.TerminateOn); err == nil {
+					there <- time.Now()
+					return
+				}
+			}
+		}()
+		terminate = there
 	}
 	code, lost := 0, false
 	var died syscall.Signal
