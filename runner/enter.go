@@ -63,14 +63,7 @@ func (x *run) wait(ctx context.Context, held *locks.HeldError) error {
 	if left := time.Until(held.By.Until); left > 0 {
 		pause = min(pause, left+rand.N(100*time.Millisecond))
 	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return locks.Sleep(ctx, pause)
 }
 
 // try asks at each door once. A held door is returned for the caller to wait

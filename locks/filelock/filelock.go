@@ -94,7 +94,7 @@ func (l *Lock) Acquire(ctx context.Context, c locks.Claim) error {
 		if held != nil && held.By.RunID != "" {
 			return held
 		}
-		if err := sleep(ctx, lookPause); err != nil {
+		if err := locks.Sleep(ctx, lookPause); err != nil {
 			return &locks.UnavailableError{What: tier, Err: err}
 		}
 	}
@@ -186,7 +186,7 @@ func (l *Lock) Release(context.Context) error {
 
 // Wait implements [locks.Filter]: a pause with jitter, longer each time.
 func (l *Lock) Wait(ctx context.Context, _ *locks.HeldError) error {
-	return sleep(ctx, l.pause.NextBackOff())
+	return locks.Sleep(ctx, l.pause.NextBackOff())
 }
 
 // Close implements [locks.Filter]. It keeps a lock that we hold: that ends
@@ -234,15 +234,4 @@ func write(file *os.File, text string) error {
 	}
 	_, err := file.WriteAt([]byte(text), 0)
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

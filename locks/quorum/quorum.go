@@ -275,17 +275,5 @@ func (q *Quorum) pause(ctx context.Context, asked int, first bool) {
 	if !first {
 		d += window
 	}
-	_ = sleep(ctx, d)
-}
-
-// sleep returns early with the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	_ = locks.Sleep(ctx, d)
 }

@@ -68,7 +68,7 @@ func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
 		cause, _ := n.explain(err)
 		q.debug(fmt.Sprintf("waiting at Redis node %s failed: %s", n.name, cause))
 	}
-	return sleep(ctx, time.Until(end))
+	return locks.Sleep(ctx, time.Until(end))
 }
 
 // pauseFor is how long to wait if no token comes.
