@@ -121,15 +121,12 @@ func (x *run) record(end *guard.End) error {
 		if err == nil || errors.As(err, &setup) || ctx.Err() != nil {
 			return err
 		}
-		pause := retry.NextBackOff()
-		if x.Clock.Now().Add(pause) > giveUp {
+		left := giveUp.Sub(x.Clock.Now())
+		if left <= 0 {
 			return err
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		// The last pause is cut, so that the last call is made when the ttl ends.
+		if locks.Sleep(ctx, min(retry.NextBackOff(), left)) != nil {
 			return err
 		}
 	}
