@@ -12,7 +12,7 @@ _lockrun_options() {
 			--holder --export-pgoptions --quiet --verbose --log-format --version $tls $store"
 		;;
 	init) options="--print $store" ;;
-	status) options="--name --json $store" ;;
+	status) options="--name --json $tls $store" ;;
 	history) options="--name --since --until --missing --tz --day-starts --json $store" ;;
 	resolve) options="--name --date --as --reason --tz --day-starts --outbox --json $store" ;;
 	release) options="--name --reason --force --json $tls $store" ;;

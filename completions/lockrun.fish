@@ -86,7 +86,7 @@ for condition in __lockrun_run '__lockrun_in init status history resolve release
     complete -c lockrun -n $condition -l state-dir -xa '(__fish_complete_directories)' -d 'The local store'
     complete -c lockrun -n $condition -l config -rF -d 'Configuration file'
 end
-for condition in __lockrun_run '__lockrun_in release doctor'
+for condition in __lockrun_run '__lockrun_in status release doctor'
     complete -c lockrun -n $condition -l redis -x -d 'A Redis master, or file:PATH'
     complete -c lockrun -n $condition -l redis-ca -rF -d 'Authority of the Redis servers'
     complete -c lockrun -n $condition -l redis-cert -rF -d 'Certificate to log in with'

@@ -77,7 +77,7 @@ _lockrun() {
         '1:command:((init\:"make the schema" status\:"who holds what" history\:"every attempt of a name" resolve\:"decide a failed or unknown date" release\:"end the lease of a dead holder" doctor\:"check the ground" completion\:"print the completion for a shell" version\:"print the version"))'
       ;;
     (init) _arguments $store '--print[print the SQL]' '1: :' ;;
-    (status) _arguments $name $json $store '1: :' ;;
+    (status) _arguments $name $json $store $redis '1: :' ;;
     (history)
       _arguments $name $json $wall_clock $store '1: :' \
         "--since=[first date]:date:$dates" \

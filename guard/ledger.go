@@ -26,13 +26,16 @@ type Ledger interface {
 	// Resolve decides a date whose guard row is failed or unknown, and returns
 	// that row as it was and what was put on record. It refuses with
 	// [ErrNotFound], a *[SettledError], or a *locks.HeldError while the lease of
-	// that run is live.
+	// that run is live and the run has not ended.
 	Resolve(ctx context.Context, r *Resolution) (Run, *Audit, error)
 	// Release ends the lease of a name and returns the row as it was and what was
 	// put on record: nil if the lease was over already. It refuses with
 	// [ErrNotFound], or a *locks.HeldError for a holder in good standing unless
-	// it is forced.
+	// it is forced. A run that has ended needs no lease: that of --at-least goes.
 	Release(ctx context.Context, e *Eviction) (Lease, *Audit, error)
+	// Note puts on record what a person did to something outside the record, and
+	// returns the row; At is the store's.
+	Note(ctx context.Context, a *Audit) (*Audit, error)
 	// Close drops the connection.
 	Close()
 }
@@ -54,6 +57,9 @@ type Lease struct {
 	AcquiredAt  time.Time
 	RenewedAt   time.Time
 	ExpiresAt   time.Time
+	// Ended tells, of a row that a [Ledger] read, that its run is on record as
+	// ended, with all of its processes: what is left of the lease is --at-least.
+	Ended bool
 }
 
 // Attempt is a row of the table attempt.
@@ -134,8 +140,9 @@ func (l *Lease) Absurd(now time.Time) bool {
 
 // Overdue tells whether the holder has missed a renewal. One is due every third
 // of the ttl and may take a sixth, so after half of it none is on its way.
+// None is due any more when the run has ended.
 func (l *Lease) Overdue(now time.Time) bool {
-	return now.After(l.OverdueAt())
+	return !l.Ended && now.After(l.OverdueAt())
 }
 
 // OverdueAt is the moment after which the lease is [Lease.Overdue].
@@ -147,9 +154,15 @@ func (l *Lease) HeldError() *locks.HeldError {
 	if holder == "" {
 		holder = "a holder without a name"
 	}
-	return &locks.HeldError{Tier: "lease", By: locks.Holder{
+	return &locks.HeldError{Tier: "lease", Ended: l.Ended, By: locks.Holder{
 		RunID: l.RunID, Text: holder, PID: l.PID, Since: l.AcquiredAt, Until: l.ExpiresAt, Token: l.Token,
 	}}
+}
+
+// Releasable tells whether the lease may be ended without force: a renewal is
+// missing, or nobody can have written it.
+func (l *Lease) Releasable(now time.Time) bool {
+	return now.After(l.OverdueAt()) || l.Absurd(now)
 }
 
 // Refused tells a decision of a [Ledger] from a failure.

@@ -96,6 +96,8 @@ func (l *Lease) odd(now time.Time) (notes []string) {
 	case !l.Live(now):
 	case l.Absurd(now):
 		notes = append(notes, "the lease is absurdly long, until "+l.ExpiresAt.UTC().Format(time.RFC3339))
+	case l.Ended:
+		notes = append(notes, "the run has ended, --at-least keeps its lease")
 	case l.Overdue(now):
 		notes = append(notes, "the holder has missed a renewal")
 	}

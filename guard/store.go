@@ -17,6 +17,8 @@ type Store interface {
 	Renew(ctx context.Context, r *Request) error
 	// Finish records the end and releases the lease in one durable transaction.
 	// It tries once and may be repeated; a late one never touches a newer attempt.
+	// A store that knows nothing of the run says so, with a *[NoRunError] in a
+	// *locks.SetupError: the end would be lost without a word.
 	Finish(ctx context.Context, e *End) error
 	// Undo takes back what Acquire took or may still take for this run id: the
 	// lease ends, the guard row goes, the attempt stays as not_started. It tries
@@ -25,3 +27,9 @@ type Store interface {
 	// Close drops the connection. The store may be used again afterwards.
 	Close()
 }
+
+// NoRunError says that a store has no record of a run, so that its end can't be
+// stored there: the database was replaced, or lost what it had confirmed.
+type NoRunError struct{ Why string }
+
+func (e *NoRunError) Error() string { return e.Why }

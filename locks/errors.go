@@ -24,6 +24,9 @@ type Holder struct {
 type HeldError struct {
 	Tier string // which door said so: "quorum", "lease", "file lock"
 	By   Holder
+	// Ended says that the holder's run has ended: --at-least keeps its lease
+	// until By.Until, and nobody renews it.
+	Ended bool
 	// Blocker is the process id of the Postgres session that keeps the lease
 	// row locked (an open fence, an operator's transaction), 0 if there is none.
 	Blocker int

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/google/uuid"
 )
 
 const (
@@ -38,9 +36,8 @@ func ParseValue(text string) (Holder, bool) {
 	if len(fields) != 4 {
 		return Holder{}, false
 	}
-	// The parsers accept more spellings than one; only the canonical one is ours.
-	id, err := uuid.Parse(fields[0])
-	if err != nil || id.String() != fields[0] {
+	// Parsers accept more spellings than one; only the canonical one is ours.
+	if !isRunID(fields[0]) {
 		return Holder{}, false
 	}
 	pid, err := strconv.ParseInt(fields[1], 10, 32)
@@ -53,6 +50,23 @@ func ParseValue(text string) (Holder, bool) {
 		return Holder{}, false
 	}
 	return Holder{RunID: fields[0], PID: int(pid), Since: since, Text: printable(fields[3])}, true
+}
+
+// isRunID tells whether text is a uuid in the one spelling that lockrun writes. It
+// does without a library, because with one the guardian, which is small on
+// purpose, would have to initialise a network stack.
+func isRunID(text string) bool {
+	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+	if len(text) != len(form) {
+		return false
+	}
+	for i, want := range []byte(form) {
+		c := text[i]
+		if want == '-' && c != '-' || want == 'x' && !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return true
 }
 
 // printable replaces what could steer a terminal or break a line, and cuts the

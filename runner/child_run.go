@@ -18,6 +18,7 @@ type watch struct {
 	hold    *locks.Hold
 	started bool
 	exited  bool
+	waits   bool // for what the child left, which is then part of the run
 	status  supervise.Status
 	lost    error // why lockrun ended the child
 	timeout bool
@@ -55,11 +56,16 @@ func (x *run) attend(w *watch) {
 				return
 			}
 			x.childEvent(w, e)
-			if e.Kind == supervise.Started && x.spec.MaxRuntime > 0 {
-				alarm := x.Clock.NewAlarm()
-				defer alarm.Stop()
-				alarm.Set(x.Clock.Now().Add(x.spec.MaxRuntime))
-				overtime = alarm.C()
+			switch e.Kind {
+			case supervise.NotStarted, supervise.Empty, supervise.Stuck:
+				return // the last event; what is left of the supervision ends beside the rest
+			case supervise.Started:
+				if x.spec.MaxRuntime > 0 {
+					alarm := x.Clock.NewAlarm()
+					defer alarm.Stop()
+					alarm.Set(x.Clock.Now().Add(x.spec.MaxRuntime))
+					overtime = alarm.C()
+				}
 			}
 		case u := <-updates:
 			x.holdUpdate(w, u)
@@ -84,11 +90,15 @@ func (x *run) childEvent(w *watch, e supervise.Event) {
 		w.exited, w.status = true, e.Status
 	case supervise.Leftovers:
 		w.note = fmt.Sprintf("%d descendants outlived the child %s", e.Count, fates[x.spec.Leftovers])
+		w.waits = x.spec.Leftovers == supervise.Wait
 		x.report(Event{Kind: EventEnded, Level: Warn, Note: w.note, Err: e.Err})
 	case supervise.TermSent:
 		// The supervision ends the tree by itself at its deadline. After the
-		// child's own end this is about leftovers, which change no result.
-		if !w.exited && w.lost == nil && !w.timeout {
+		// child's own end this is about leftovers, which change no result
+		// unless the run waits for them.
+		w.waits = w.waits || w.exited && x.spec.Leftovers == supervise.Wait
+		w.timeout = w.timeout || w.running() && errors.Is(e.Err, errOvertime)
+		if w.running() && w.lost == nil && !w.timeout {
 			w.lost = e.Err
 		}
 		x.report(Event{Kind: EventTermSent, Level: Info, Err: e.Err})
@@ -102,8 +112,35 @@ func (x *run) childEvent(w *watch, e supervise.Event) {
 	case supervise.Empty:
 		w.dead = true
 	case supervise.Stuck:
-		w.lost = fmt.Errorf("the child could not be killed, processes %v live on; the lease is left to expire", e.PIDs)
+		w.lost = w.unkilled(e.PIDs)
 	}
+}
+
+// running tells whether the run goes on: as long as the child, or what is waited
+// for after it. Whatever ends it then decides the result.
+func (w *watch) running() bool { return !w.exited || w.waits }
+
+// ErrUnkilled is what the error of a Lost event wraps when processes of the run
+// live on.
+var ErrUnkilled = errors.New("could not be killed")
+
+// unkilled says who lives on, and why it was to be ended.
+func (w *watch) unkilled(pids []int) error {
+	what, who := "the child", "processes that /proc does not show"
+	if w.exited {
+		what = "what the child left"
+	}
+	if len(pids) > 0 {
+		who = fmt.Sprintf("processes %v", pids)
+	}
+	err := fmt.Errorf("%s %w, %s live on, and the lease is left to expire", what, ErrUnkilled, who)
+	switch {
+	case w.lost != nil:
+		err = fmt.Errorf("%w (it was to be ended because %w)", err, w.lost)
+	case w.timeout:
+		err = fmt.Errorf("%w (it was to be ended because %w)", err, errOvertime)
+	}
+	return err
 }
 
 // fates says what becomes of leftovers.
@@ -124,20 +161,21 @@ func (x *run) holdUpdate(w *watch, u locks.Update) {
 		x.report(Event{Kind: EventQuorumLost, Level: Warn, Err: u.Err, Note: "going on with the lease alone"})
 	case locks.Lost:
 		// The supervision may have met the deadline first; this knows why it did.
-		if !w.exited && (w.lost == nil || errors.Is(w.lost, supervise.ErrDeadline)) {
+		if w.running() && (w.lost == nil || errors.Is(w.lost, supervise.ErrDeadline)) {
 			w.lost = u.Err
 		}
 		x.child.Terminate(u.KillAt, u.Err)
 	}
 }
 
-// overtime ends a child that has run for --max-runtime. A deadline of the locks
-// that comes earlier still holds.
+// overtime ends a run that has lasted for --max-runtime. A deadline of the locks
+// that comes earlier still holds. In the moment in which it shows whether the
+// child has left something to wait for, SIGTERM decides: it is sent if so.
 func (x *run) overtime(w *watch) {
-	if w.timeout || w.exited || w.lost != nil {
+	if w.lost != nil || w.exited && x.spec.Leftovers != supervise.Wait {
 		return
 	}
-	w.timeout = true
+	w.timeout = w.running()
 	x.child.Terminate(x.Clock.Now().Add(x.Timing.KillAfter), errOvertime)
 }
 

@@ -111,8 +111,25 @@ func TestDoors(t *testing.T) {
 		{name: "the guardian can't be forked", set: func(_ *testing.T, s *stage) {
 			s.runner.NewChild = func() (Child, error) { return nil, syscall.EAGAIN }
 		}, want: Result{Code: ExitSystem}, event: EventUnavailable},
+		{name: "the guardian begins while the store is asked", set: func(_ *testing.T, s *stage) {
+			asked := make(chan struct{})
+			s.runner.NewChild = func() (Child, error) {
+				<-asked
+				return s.child, nil
+			}
+			s.store.Script(guardtest.OnAcquire, func(context.Context) guardtest.Fault {
+				close(asked)
+				return guardtest.Fault{}
+			})
+		}, starts: true},
 		{name: "date done", set: func(t *testing.T, s *stage) { s.other(t, guard.OutcomeSucceeded) },
-			want: Result{}, event: EventDone},
+			want: Result{}, event: EventDone, check: func(t *testing.T, s *stage) {
+				select {
+				case <-s.child.events: // closed
+				default:
+					t.Error("the guardian that was not needed was left behind")
+				}
+			}},
 		{name: "date done, code of its own", set: func(t *testing.T, s *stage) { s.other(t, guard.OutcomeSucceeded); s.spec.DoneCode = 11 },
 			want: Result{Code: 11}, event: EventDone},
 		{name: "date failed", set: func(t *testing.T, s *stage) { s.other(t, guard.OutcomeFailed) },

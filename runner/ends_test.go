@@ -67,6 +67,38 @@ func TestEnds(t *testing.T) {
 				t.Error("the quorum was released although the child lives")
 			}
 		}},
+		{name: "what is waited for ends", set: func(s *stage) {
+			s.spec.Leftovers, s.child.leaves, s.child.status.Code = supervise.Wait, time.Minute, 3
+		}, want: Result{Code: 3}, outcome: guard.OutcomeFailed, state: guard.Failed},
+		{name: "what is waited for runs too long", set: func(s *stage) {
+			s.spec.Leftovers, s.child.leaves, s.spec.MaxRuntime = supervise.Wait, time.Hour, time.Minute
+		}, want: Result{Code: ExitTimeout}, outcome: guard.OutcomeTimeout, state: guard.Failed, check: func(t *testing.T, s *stage, a guardtest.Attempt) {
+			if ran := s.child.termAt.Sub(s.begun); ran != time.Minute {
+				t.Errorf("SIGTERM after %s", ran)
+			}
+			if a.ExitCode == nil || *a.ExitCode != 0 {
+				t.Errorf("exit code %v, want the child's", a.ExitCode)
+			}
+		}},
+		{name: "lease taken over while it waits", set: func(s *stage) {
+			s.spec.Leftovers, s.child.leaves = supervise.Wait, time.Hour
+			s.store.Script(guardtest.OnRenew, always(guardtest.Fault{Skip: true, Err: locks.ErrLost}))
+		}, want: Result{Code: ExitLost}, outcome: guard.OutcomeLost, state: guard.Failed},
+		{name: "lease taken over while leftovers are killed", set: func(s *stage) {
+			s.child.leaves = time.Hour
+			s.store.Script(guardtest.OnRenew, always(guardtest.Fault{Skip: true, Err: locks.ErrLost}))
+		}, outcome: guard.OutcomeSucceeded, state: guard.Succeeded},
+		{name: "what is waited for can't be killed", set: func(s *stage) {
+			s.spec.Leftovers, s.child.leaves, s.child.stuck, s.spec.MaxRuntime = supervise.Wait, time.Hour, true, time.Minute
+		}, want: Result{Code: ExitLost}, outcome: guard.OutcomeLost, state: guard.Running, check: func(t *testing.T, s *stage, a guardtest.Attempt) {
+			const want = "what the child left could not be killed, processes that /proc does not show live on, and the lease is left to expire (it was to be ended because it ran longer than --max-runtime)"
+			if a.Reason != want {
+				t.Errorf("reason %q", a.Reason)
+			}
+			if l := s.lines(); len(l) == 0 || !errors.Is(l[len(l)-1].Err, ErrUnkilled) || l[len(l)-1].Next == "" {
+				t.Errorf("printed %+v", l)
+			}
+		}},
 		{name: "ends and nobody sees how", set: func(s *stage) { s.child.unseen = true }, want: Result{Code: ExitLost},
 			outcome: guard.OutcomeLost, state: guard.Failed},
 		{name: "optional quorum is dropped and not touched again", set: func(s *stage) {

@@ -86,16 +86,7 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 		return nil, false, x.abandon(x.signal)
 	}
 
-	if err := x.prepareChild(left()); err != nil {
-		if x.interrupted() {
-			return nil, false, x.abandon(x.signal)
-		}
-		x.giveBack()
-		if errors.Is(err, errNoGuardian) {
-			return nil, false, x.unavailable(err, false)
-		}
-		return nil, false, x.final(Event{Kind: EventUnavailable, Level: Error, Err: err}, Result{Code: ExitSystem})
-	}
+	x.beginChild()
 	x.sendOutbox(left())
 	if x.interrupted() {
 		return nil, false, x.abandon(x.signal)
@@ -109,6 +100,9 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 	}
 	switch x.answer.Verdict {
 	case guard.Granted:
+		if err := x.awaitChild(left()); err != nil {
+			return nil, false, x.childless(err)
+		}
 		if now := x.Clock.Now(); now >= x.Timing.TermAt(x.Timing.KillAt(x.windowEnd())) {
 			return nil, false, x.failed(&locks.UnavailableError{
 				What: "the way to the start", Err: errors.New("took so long that the lock or the lease is about to end"),
@@ -142,33 +136,61 @@ func stillLiving(runID string) string {
 
 var errNoGuardian = errors.New("the supervision of the child did not begin in time: a new process hangs before it runs")
 
-// prepareChild begins the supervision, once for all tries. It does not wait for
-// ever: a process that is stopped between fork and exec, or whose program file
-// can't be read, holds up whoever forked it.
-func (x *run) prepareChild(bound time.Duration) error {
-	if x.child != nil {
-		return nil
+// begun is what NewChild returned.
+type begun struct {
+	child Child
+	err   error
+}
+
+// beginChild begins the supervision, once for all tries, while the store is
+// being asked.
+func (x *run) beginChild() {
+	if x.child != nil || x.begun != nil {
+		return
 	}
-	type made struct {
-		child Child
-		err   error
-	}
-	begun := make(chan made, 1)
+	answer := make(chan begun, 1)
+	x.begun = answer
 	go func() {
 		c, err := x.NewChild()
-		begun <- made{c, err}
+		answer <- begun{c, err}
 	}()
+}
+
+// awaitChild returns when the supervision has begun. It does not wait for ever:
+// a process that is stopped between fork and exec, or whose program file can't be
+// read, holds up whoever forked it. What has hung once is not asked again.
+func (x *run) awaitChild(bound time.Duration) error {
+	if x.begun == nil {
+		return nil
+	}
+	answer := x.begun
+	x.begun = nil
 	ctx, cancel := x.patient(bound)
 	defer cancel()
 	select {
-	case m := <-begun:
-		if m.err == nil {
-			x.child = m.child
+	case b := <-answer:
+		if b.err == nil {
+			x.child = b.child
 		}
-		return m.err
+		return b.err
 	case <-ctx.Done():
 		return errNoGuardian
 	}
+}
+
+// childless ends a run whose child can't be supervised.
+func (x *run) childless(err error) Result {
+	if x.interrupted() {
+		return x.abandon(x.signal)
+	}
+	if errors.Is(err, errNoGuardian) {
+		return x.failed(err)
+	}
+	e := Event{Kind: EventUnavailable, Level: Error, Err: err, Next: nextStart}
+	if !x.giveBack() {
+		e.Note = x.leftBehind(earlyEnd)
+	}
+	return x.final(e, Result{Code: ExitSystem})
 }
 
 // tryFilter asks at the first door. Under --quorum preferred a quorum that

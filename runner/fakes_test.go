@@ -26,6 +26,7 @@ type fakeChild struct {
 	winds    time.Duration // from SIGTERM to its end
 	stuck    bool          // survives SIGKILL
 	unseen   bool          // nobody sees how it ends
+	leaves   time.Duration // how long what it leaves runs on; 0 = it leaves nothing
 	events   chan supervise.Event
 	mu       sync.Mutex
 	started  bool
@@ -35,6 +36,7 @@ type fakeChild struct {
 	ended    locks.Instant
 	signals  []syscall.Signal
 	end      chan struct{}
+	why      error // of Terminate
 	once     sync.Once
 }
 
@@ -64,6 +66,10 @@ func (c *fakeChild) live() {
 	status := c.status
 	select {
 	case <-t.C:
+		if c.leaves > 0 {
+			c.outlive()
+			return
+		}
 	case <-c.end:
 		c.events <- supervise.Event{Kind: supervise.TermSent}
 		c.mu.Lock()
@@ -93,6 +99,26 @@ func (c *fakeChild) live() {
 	c.Close()
 }
 
+// outlive is what comes after a child that leaves something.
+func (c *fakeChild) outlive() {
+	c.events <- supervise.Event{Kind: supervise.Exited, Status: c.status}
+	c.events <- supervise.Event{Kind: supervise.Leftovers, Count: 1}
+	t := time.NewTimer(c.leaves)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.end:
+		c.events <- supervise.Event{Kind: supervise.TermSent, Err: c.why}
+		if c.stuck {
+			c.events <- supervise.Event{Kind: supervise.Stuck}
+			c.Close()
+			return
+		}
+	}
+	c.events <- supervise.Event{Kind: supervise.Empty}
+	c.Close()
+}
+
 func (c *fakeChild) Extend(killAt locks.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,10 +127,11 @@ func (c *fakeChild) Extend(killAt locks.Instant) {
 	}
 }
 
-func (c *fakeChild) Terminate(killAt locks.Instant, _ error) {
+func (c *fakeChild) Terminate(killAt locks.Instant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.termAt == 0 {
+		c.why = err
 		c.termAt, c.deadline = c.clock.Now(), min(killAt, c.deadline)
 		close(c.end)
 	}

@@ -15,6 +15,9 @@ import (
 
 func (x *run) renewLease(ctx context.Context) error { return x.Store.Renew(ctx, &x.req) }
 
+// nextStart is the advice after a start that the system has refused.
+const nextStart = "run it again when that is mended"
+
 // neverStarted frees the date of a child that never existed.
 func (x *run) neverStarted(err error) Result {
 	code := ExitSystem
@@ -25,7 +28,10 @@ func (x *run) neverStarted(err error) Result {
 	case errors.As(err, &command):
 		code = command.Code
 	}
-	e := Event{Kind: EventUnavailable, Level: Error, Err: fmt.Errorf("nothing started: %w", err)}
+	e := Event{
+		Kind: EventUnavailable, Level: Error, Err: fmt.Errorf("nothing started: %w", err),
+		Next: nextStart,
+	}
 	if reason := fmt.Sprintf("the child could not be started: %v", err); x.giveBackBecause(reason) != nil {
 		e.Note = x.leftBehind(reason)
 	}
@@ -41,13 +47,15 @@ func (x *run) finish(w *watch) Result {
 	}
 	end := x.end(w)
 	endedAt := time.Now()
+	released := func() {}
+	if w.dead {
+		released = x.releaseBeside()
+	}
 	err, kept := x.record(&end), ""
 	if err != nil {
 		kept = x.keepEnd(&end, endedAt)
 	}
-	if w.dead {
-		x.releaseFilter()
-	}
+	released()
 	how := ending{lost: w.lost != nil, timeout: w.timeout, recorded: err == nil, status: w.status}
 	e := Event{Kind: EventEnded, Level: Info, Status: &w.status, EndedAt: endedAt}
 	switch {
@@ -62,8 +70,8 @@ func (x *run) finish(w *watch) Result {
 	switch {
 	case err == nil:
 		x.report(Event{Kind: EventRecorded, Level: Info})
-		if e.Level == Error && w.dead && x.req.Date != "" {
-			e.Next = "the date counts as failed: look at what the child did, then --rerun failed or `lockrun resolve`"
+		if e.Level == Error {
+			e.Next = x.nextStep(w)
 		}
 	case e.Level == Error: // one line says both
 		e.Note = fmt.Sprintf("and the result could not be stored: %v", err)
@@ -74,6 +82,20 @@ func (x *run) finish(w *watch) Result {
 		e.Kind, e.Level, e.Err, e.Note = EventUnrecorded, Error, err, kept
 	}
 	return x.final(e, how.result())
+}
+
+// nextStep follows a run that was ended and recorded.
+func (x *run) nextStep(w *watch) string {
+	switch dated := x.req.Date != ""; {
+	case !w.dead && dated:
+		return "end what lives on, then, when the lease has expired, --rerun unknown or `lockrun resolve`"
+	case !w.dead:
+		return "end what lives on before the lease expires: nothing else keeps the next run from starting beside it"
+	case dated:
+		return "the date counts as failed: look at what the child did, then --rerun failed or `lockrun resolve`"
+	default:
+		return "look at what the child did, then run it again"
+	}
 }
 
 // end is the record of what happened.

@@ -110,14 +110,25 @@ func (x *run) undo(reason string) error {
 
 // releaseFilter gives the filter back, or what a half-won one left on some
 // node. One whose window closed is not touched again.
-func (x *run) releaseFilter() {
+func (x *run) releaseFilter() { x.releaseBeside()() }
+
+// releaseBeside begins to give the filter back, beside what else there is to do,
+// and returns the wait for it. At the end of a run that is the record, so that the
+// two take one round trip and not two. Nothing rests on their order: the child's
+// tree is dead, and whoever passes the filter before the record is stored finds
+// the lease held, as after --at-least, and asks again.
+func (x *run) releaseBeside() (wait func()) {
 	if x.Filter == nil || x.dropped {
-		return
+		return func() {}
 	}
 	ctx, cancel := x.bounded()
-	defer cancel()
-	if err := x.Filter.Release(ctx); err != nil {
-		x.report(Event{Kind: EventReleased, Level: Debug, Err: err})
+	released := make(chan error, 1)
+	go func() { released <- x.Filter.Release(ctx) }()
+	return func() {
+		defer cancel()
+		if err := <-released; err != nil {
+			x.report(Event{Kind: EventReleased, Level: Debug, Err: err})
+		}
+		x.filtered = false
 	}
-	x.filtered = false
 }

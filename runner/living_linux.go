@@ -16,7 +16,7 @@ func Living(runID string) []int {
 	var pids []int
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range paths {
-		env, err := os.ReadFile(path)
+		env, err := environment(path)
 		if err != nil || !slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, want) }) {
 			continue
 		}
@@ -26,4 +26,20 @@ func Living(runID string) []int {
 	}
 	slices.Sort(pids)
 	return pids
+}
+
+// environment reads the file, or what it would say of a process whose main thread
+// has ended: that is then empty, but the other threads know.
+func environment(path string) ([]byte, error) {
+	env, err := os.ReadFile(path)
+	if err != nil || len(env) > 0 {
+		return env, err
+	}
+	threads, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "task/*/environ"))
+	for _, thread := range threads {
+		if env, err := os.ReadFile(thread); err == nil && len(env) > 0 {
+			return env, nil
+		}
+	}
+	return nil, nil
 }

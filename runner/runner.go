@@ -65,7 +65,8 @@ type Spec struct {
 // run is the state of one Run.
 type run struct {
 	*Runner
-	child Child // nil until the filter was passed
+	child Child      // nil until its supervision has begun
+	begun chan begun // while it begins
 	spec  Spec
 	req   guard.Request
 	// stopped is closed when a signal came before the child existed.
@@ -110,8 +111,9 @@ func (r *Runner) Run(spec Spec) Result {
 }
 
 func (x *run) close() {
+	_ = x.awaitChild(signalPatience) // one that was not needed in the end
 	if x.child != nil {
-		x.child.Close() // does nothing once the child was started
+		x.child.Close()
 	}
 	x.Store.Close()
 	if x.Filter != nil {

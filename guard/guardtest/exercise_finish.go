@@ -123,6 +123,19 @@ var finishTests = []test{
 		}
 		f.refused(f.b, f.request(theDate), guard.AlreadyDone)
 	}},
+	{"finish_of_no_run", func(f *fixture) {
+		for _, date := range []string{theDate, ""} {
+			r := f.request(date)
+			var setup *locks.SetupError
+			var none *guard.NoRunError
+			if err := f.a.Finish(f.ctx(), succeeded(r)); !errors.As(err, &setup) || !errors.As(err, &none) {
+				f.Fatalf("finish of a run that never was: %v", err)
+			}
+			if got := f.rows(date); got.Lease != nil || got.Run != nil || len(got.Attempts) > 0 {
+				f.Fatalf("rows %+v", got)
+			}
+		}
+	}},
 	{"finish_undated_late", func(f *fixture) {
 		late, newer := f.request(""), f.request("")
 		f.granted(f.a, late)
@@ -153,7 +166,9 @@ var finishTests = []test{
 		if a := f.attempt(r.RunID); a.Outcome != guard.OutcomeLost || a.Reason != e.Reason {
 			f.Fatalf("attempt %+v", a)
 		}
-		f.refused(f.b, f.request(theDate, "failed", "unknown"), guard.Held)
+		if held := f.refused(f.b, f.request(theDate, "failed", "unknown"), guard.Held).Held; held.Ended {
+			f.Fatalf("held by %+v, want a run whose end is not proved", held)
+		}
 		f.expire()
 		f.refused(f.b, f.request(theDate, "failed"), guard.IsUnknown)
 		if got := f.outcomes(); !slices.Equal(got, []string{"1 lost"}) {
@@ -169,7 +184,9 @@ var finishTests = []test{
 			f.finish(f.a, e)
 			l := f.lease()
 			f.near("lease", l.ExpiresAt.Sub(l.AcquiredAt), atLeast)
-			f.refused(f.b, f.request(""), guard.Held)
+			if held := f.refused(f.b, f.request(""), guard.Held).Held; !held.Ended || held.By.RunID != r.RunID {
+				f.Fatalf("held by %+v, want a run that has ended", held)
+			}
 			if got := f.attempt(r.RunID).Outcome; got != guard.OutcomeSucceeded {
 				f.Fatalf("outcome %s", got)
 			}

@@ -33,6 +33,7 @@ func ExerciseLedger(t *testing.T, open func(t *testing.T) LedgerHarness) {
 	h := open(t)
 	for name, run := range map[string]func(f *ledgerFixture){
 		"reads": reads, "resolve": resolves, "resolve_of_a_rerun": resolvesRerun, "resolve_refuses": resolveRefuses, "late_finish": resolvedThenLate,
+		"undo_after_resolve": undoneAfterResolve, "undo_after_more": undoneAfterMore, "at_least": decidesAtLeast, "note": notes,
 		"release": releases, "release_refuses": releaseRefuses,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package guardtest
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"lockrun/guard"
@@ -65,5 +66,24 @@ func releaseRefuses(f *ledgerFixture) {
 	f.unchanged(before, "")
 	if au := f.lh.Audits(f.T, f.name); len(au) != 0 {
 		f.Fatalf("audit of a refusal %+v", au)
+	}
+}
+
+// What is outside the record needs no lease and no date to be noted.
+func notes(f *ledgerFixture) {
+	for _, a := range []Audit{
+		{Action: "release", Before: `{"lock": "lockrun:lock:x"}`},
+		{Action: "release", Date: theDate, After: `{"lock": 1}`},
+	} {
+		a.Actor, a.Name, a.Reason = "ops@desk", f.name, "host is gone"
+		noted, err := f.ledger.Note(f.ctx(), &a)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.recorded(noted)
+		if noted.Action != a.Action || noted.Date != a.Date || noted.Reason != a.Reason || noted.Before != a.Before || noted.After != a.After ||
+			!strings.HasPrefix(noted.Actor, a.Actor) {
+			f.Fatalf("noted %+v, want %+v", noted, a)
+		}
 	}
 }

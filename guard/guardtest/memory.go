@@ -101,6 +101,9 @@ func (m *Memory) Renew(ctx context.Context, r *guard.Request) error {
 // Finish implements [guard.Store].
 func (m *Memory) Finish(ctx context.Context, e *guard.End) error {
 	return m.call(ctx, OnFinish, func(now time.Time) error {
+		if m.attempt(e.RunID) == nil {
+			return &locks.SetupError{What: "memory store", Err: &guard.NoRunError{Why: "has no record of run " + e.RunID}}
+		}
 		m.finish(e, now)
 		return nil
 	})

@@ -27,7 +27,7 @@ func (m *Memory) acquire(r *guard.Request, now time.Time) (guard.Answer, error) 
 	switch v := guard.Decide(prior, prior != nil && live && lease.RunID == prior.RunID, r.Rerun); v {
 	case guard.Granted:
 	case guard.Held:
-		return held(lease, now), nil
+		return m.held(lease, now), nil
 	default:
 		if v == guard.IsUnknown {
 			m.markUnknown(prior.RunID)
@@ -35,7 +35,7 @@ func (m *Memory) acquire(r *guard.Request, now time.Time) (guard.Answer, error) 
 		return guard.Answer{Verdict: v, At: now, Prior: m.row(prior)}, nil
 	}
 	if live && lease.RunID != r.RunID {
-		return held(lease, now), nil
+		return m.held(lease, now), nil
 	}
 
 	token, attempt := int64(1), 1
@@ -154,8 +154,9 @@ func newAttempt(r *guard.Request, now time.Time) *Attempt {
 	}
 }
 
-func held(l *Lease, now time.Time) guard.Answer {
-	return guard.Answer{Verdict: guard.Held, At: now, Held: &locks.HeldError{Tier: "lease", By: locks.Holder{
+func (m *Memory) held(l *Lease, now time.Time) guard.Answer {
+	a := m.attempt(l.RunID)
+	return guard.Answer{Verdict: guard.Held, At: now, Held: &locks.HeldError{Tier: "lease", Ended: a != nil && !a.EndedAt.IsZero(), By: locks.Holder{
 		RunID: l.RunID, Text: l.Holder, PID: l.PID, Since: l.AcquiredAt, Until: l.ExpiresAt, Token: l.Token,
 	}}}
 }

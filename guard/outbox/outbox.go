@@ -111,8 +111,12 @@ func (b *Box) Send(ctx context.Context, s guard.Store) ([]Sent, error) {
 		} else {
 			sent.Err = fmt.Errorf("%w: %s", ErrOtherStore, l.Store)
 		}
-		if sent.Err == nil {
+		var none *guard.NoRunError
+		switch {
+		case sent.Err == nil:
 			sent.Err = remove(path)
+		case errors.As(sent.Err, &none):
+			sent.Err = fmt.Errorf("%w; if what it had does not come back from a backup, no database can take this result: note it down, then remove the file", sent.Err)
 		}
 		all = append(all, sent)
 		var away *locks.UnavailableError

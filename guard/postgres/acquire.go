@@ -4,6 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -29,6 +31,9 @@ type asking struct {
 	last       error         // the last failure, for the error at the end
 	lastAfter  time.Duration // what it took
 	doubted    string        // the run that was found unknown, once
+	free       string        // the free lease that was seen and not taken
+	sights     int           // how often in a row
+	races      int           // how often the statement undid itself
 }
 
 // Acquire is the store's part of [guard.Store]. With ctx it has a bound; each
@@ -75,7 +80,10 @@ func (q *asking) try(ctx context.Context) (_ guard.Answer, err error, decided bo
 		case unknown:
 			q.unanswered = true
 		case lostRace:
-			return guard.Answer{}, nil, false // by now the reason can be seen
+			if q.races++; q.races == 1 {
+				return guard.Answer{}, nil, false // by now the reason can be seen
+			}
+			q.last = errors.New("the lease can be taken, the rows in lockrun.run and lockrun.attempt can't: see the triggers, rules and policies of these tables")
 		}
 		q.sleep(ctx)
 		return guard.Answer{}, nil, false
@@ -152,6 +160,9 @@ func (q *asking) judge(ctx context.Context, row *row) (_ guard.Answer, err error
 		}
 	default:
 		if held == nil {
+			if err := q.spoilt(row, prior); err != nil {
+				return guard.Answer{}, q.refused(err), true
+			}
 			q.last = errors.New("the lease changes hands faster than it can be taken")
 			q.sleep(ctx)
 			return answer, nil, false
@@ -159,6 +170,27 @@ func (q *asking) judge(ctx context.Context, row *row) (_ guard.Answer, err error
 		answer.Verdict, answer.Held = guard.Held, held
 	}
 	return answer, nil, true
+}
+
+// spoilt says what is wrong with rows that let nobody in and belong to nobody.
+// Whoever is overtaken by others sees another lease each time.
+func (q *asking) spoilt(row *row, prior *guard.Run) error {
+	fault := &locks.SetupError{What: q.cfg.what()}
+	if prior != nil && !slices.Contains([]guard.State{guard.Running, guard.Succeeded, guard.Failed}, prior.State) {
+		fault.Err = fmt.Errorf("the row of %q and %s in lockrun.run has the state %q, which lockrun never wrote", q.r.Name, q.r.Date, prior.State)
+		fault.Next = "find out who did, and decide the date with \"lockrun resolve\""
+		return fault
+	}
+	free := fmt.Sprint(value(row.seen.run), value(row.seen.token), value(row.seen.until))
+	if free != q.free {
+		q.free, q.sights = free, 0
+	}
+	if q.sights++; q.sights < 3 {
+		return nil
+	}
+	fault.Err = fmt.Errorf("the row of %q in lockrun.lease is free, and can't be written", q.r.Name)
+	fault.Next = "see the triggers, rules and policies of that table"
+	return fault
 }
 
 // markUnknown records that nobody knows how the attempt ended. If it fails, the

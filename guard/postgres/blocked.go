@@ -24,8 +24,8 @@ SELECT pid FROM chain WHERE pid > 0 AND cardinality(pg_blocking_pids(pid)) = 0 L
 
 var seenLease = `
 SELECT o.run_id::text, o.holder, o.pid, o.token, ` + micros("o.acquired_at") + `, ` + micros("o.expires_at") + `,
-       o.expires_at > clock_timestamp(), o.expires_at > o.renewed_at + interval '7 days', ` + micros("clock_timestamp()") + `
-  FROM (SELECT 1) one LEFT JOIN lockrun.lease o ON o.name = $1::text`
+       o.expires_at > clock_timestamp(), o.expires_at > o.renewed_at + interval '7 days', h.ended_at IS NOT NULL, ` + micros("clock_timestamp()") + `
+  FROM (SELECT 1) one LEFT JOIN lockrun.lease o ON o.name = $1::text LEFT JOIN lockrun.attempt h ON h.run_id = o.run_id`
 
 // askWatched repeats an ask that waited for a locked row in vain, while a second
 // connection looks who keeps it: afterwards nothing could tell that any more.
@@ -58,7 +58,7 @@ func (q *asking) askWatched(ctx context.Context) (*row, *guard.Answer, error) {
 // watch returns the process id of the session that blocks this one, 0 if it
 // can't be seen before ctx ends.
 func (q *asking) watch(ctx context.Context) int {
-	conn, err := pgx.ConnectConfig(ctx, q.cfg.conn)
+	conn, err := q.cfg.dial(ctx, nil)
 	if err != nil {
 		return 0
 	}
@@ -66,8 +66,12 @@ func (q *asking) watch(ctx context.Context) int {
 	again := time.NewTicker(max(q.timing.Call/50, 5*time.Millisecond))
 	defer again.Stop()
 	for {
-		var pid int
-		if err := conn.QueryRow(ctx, findBlocker, q.mark).Scan(&pid); err == nil {
+		pid := 0
+		err := askOnce(ctx, conn, func(rows pgx.Rows) (err error) {
+			pid, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+			return err
+		}, findBlocker, q.mark)
+		if err == nil {
 			return pid
 		}
 		select {

@@ -26,7 +26,8 @@ const connectTimeout = 5 * time.Second
 // Config says where Postgres is and how to log in there. It holds secrets; what
 // it prints does not.
 type Config struct {
-	conn *pgx.ConnConfig
+	conn  *pgx.ConnConfig
+	limit time.Duration // of connecting, with all hosts and all ways of asking them
 }
 
 // ParseDSN reads a connection string: a URL or key=value pairs, with several
@@ -38,6 +39,9 @@ type Config struct {
 // error is a mistake in the connection string.
 func ParseDSN(dsn string) (*Config, error) {
 	if err := checkURL(dsn); err != nil {
+		return nil, err
+	}
+	if err := checkFiles(dsn); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ParseConfig(dsn)
@@ -106,8 +110,13 @@ func parseError(err error) error {
 // checkPassfile refuses a password from a file that others can read. libpq
 // does so too; pgx does not look.
 func checkPassfile(dsn string, conn *pgx.ConnConfig) error {
-	if conn.Password == "" {
+	if conn.Password == "" || conn.Password == os.Getenv("PGPASSWORD") {
 		return nil
+	}
+	if u, err := url.Parse(dsn); err == nil && u.User != nil {
+		if inURL, _ := u.User.Password(); inURL == conn.Password {
+			return nil // the usual case, without reading the string once more
+		}
 	}
 	without, err := pgx.ParseConfig(withKeyword(dsn, "passfile", os.DevNull))
 	if err != nil || without.Password != "" {
@@ -152,22 +161,25 @@ func withKeyword(dsn, key, value string) string {
 	return dsn + sep + key + "=" + url.PathEscape(value)
 }
 
-// keyword finds a keyword's value in a connection string, "" if it isn't there.
+// keyword finds a keyword's value in a connection string, "" if it isn't there;
+// the last one counts.
 func keyword(dsn, key string) string {
 	if strings.Contains(dsn, "://") {
 		found := ""
 		_, query, _ := strings.Cut(dsn, "?")
 		for pair := range strings.SplitSeq(query, "&") {
-			if name, value, _ := strings.Cut(pair, "="); name == key {
+			name, value, _ := strings.Cut(pair, "=")
+			if name, _ = url.PathUnescape(name); name == key {
 				found, _ = url.PathUnescape(value) // a + is a +, as in libpq
 			}
 		}
 		return found
 	}
-	m := regexp.MustCompile(`(?:^|\s)` + key + `\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S*))`).FindStringSubmatch(dsn)
-	if m == nil {
+	all := regexp.MustCompile(`(?:^|\s)`+key+`\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S*))`).FindAllStringSubmatch(dsn, -1)
+	if all == nil {
 		return ""
 	}
+	m := all[len(all)-1]
 	return regexp.MustCompile(`\\(.)`).ReplaceAllString(m[1]+m[2], "$1")
 }
 
@@ -218,12 +230,42 @@ func (c *Config) tune(limit, userTimeout time.Duration) {
 	}
 	d := dialer(userTimeout)
 	c.conn.DialFunc = d.DialContext
+	c.limit = limit
 	timeout := c.conn.ConnectTimeout
 	c.conn.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return net.DefaultResolver.LookupHost(ctx, host)
+		return lookUp(ctx, host, net.DefaultResolver.LookupHost)
 	}
+}
+
+// lookUp ends with ctx: a resolver that waits for its server looks at the deadline
+// alone, and not at that before its own turn is over.
+func lookUp(ctx context.Context, host string, resolve func(context.Context, string) ([]string, error)) ([]string, error) {
+	type answer struct {
+		addresses []string
+		err       error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		addresses, err := resolve(ctx, host)
+		answered <- answer{addresses, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.addresses, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dial opens a connection within the limit.
+func (c *Config) dial(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	cfg := c.conn.Copy()
+	cfg.OnNotice = notice
+	return pgx.ConnectConfig(ctx, cfg)
 }
 
 // tuned is a copy for a run with timing t.
@@ -236,7 +278,7 @@ func (c *Config) tuned(t locks.Timing) *Config {
 // Connect opens a connection for a command that needs one of its own. The
 // caller closes it. Errors are as in [Config.Fault].
 func (c *Config) Connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, c.conn)
+	conn, err := c.dial(ctx, nil)
 	if err != nil {
 		return nil, c.Fault(err)
 	}

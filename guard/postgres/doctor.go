@@ -100,10 +100,10 @@ func (e *examination) connect(ctx context.Context) error {
 	cfg.tune(checkConnect, checkConnect)
 	ctx, cancel := context.WithTimeout(ctx, checkConnect)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, cfg.conn)
+	conn, err := cfg.dial(ctx, nil)
 	if err != nil && classify(err) == readOnly {
 		cfg.conn.ValidateConnect = nil
-		conn, err = pgx.ConnectConfig(ctx, cfg.conn)
+		conn, err = cfg.dial(ctx, nil)
 	}
 	e.conn = conn
 	return err
@@ -117,11 +117,10 @@ func (e *examination) look(ctx context.Context) (g ground, asked, answered time.
 		privileges, of = append(privileges, n.privilege), append(of, n.table)
 	}
 	asked = time.Now()
-	rows, err := e.conn.Query(ctx, doctorSQL, tables, privileges, of)
-	if err != nil {
-		return g, asked, asked, err
-	}
-	g, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[ground])
+	err = askOnce(ctx, e.conn, func(rows pgx.Rows) (err error) {
+		g, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[ground])
+		return err
+	}, doctorSQL, tables, privileges, of)
 	return g, asked, time.Now(), err
 }
 
@@ -146,7 +145,9 @@ func (e *examination) schema(ctx context.Context, g ground) {
 	case len(g.LostTables) > 0:
 		e.found.Fail(check, "it has lost its table %s; restore it from a backup", strings.Join(g.LostTables, ", "))
 	default:
-		e.version(ctx, check)
+		if e.owned(ctx) {
+			e.version(ctx, check)
+		}
 	}
 	if len(g.LostRights) > 0 {
 		e.found.Fail(rights, "the login lacks %s; grant lockrun_runner to it, \"lockrun init --print\" shows how", strings.Join(g.LostRights, ", "))
@@ -155,13 +156,31 @@ func (e *examination) schema(ctx context.Context, g ground) {
 	e.found.OK(rights, "the login may do all that a run needs")
 }
 
-func (e *examination) version(ctx context.Context, check string) {
-	var rows int64
-	var version *int32
-	err := e.conn.QueryRow(ctx, "SELECT count(*), max(version) FROM lockrun.meta").Scan(&rows, &version)
-	if err == nil {
-		err = e.cfg.schemaFault(rows, version, guard.SchemaVersion)
+// owned looks who decides what the schema does. It returns false if nothing of
+// that must run as this login: a superuser can lose everything by it.
+func (e *examination) owned(ctx context.Context) bool {
+	const check = "postgres owner"
+	found, err := findIntruder(ctx, e.conn)
+	switch {
+	case err != nil:
+		e.found.Fail(check, "%s", reasonAndNext(e.cfg.Fault(err)))
+	case found == nil:
+		e.found.OK(check, "the schema belongs to a role that is trusted")
+	case found.Superuser:
+		e.found.Fail(check, "%s; this login is a superuser, and would run what that role wrote; %s", found.Error(), found.next())
+	default:
+		e.found.Warn(check, "%s; see that it is meant to decide what lockrun runs", found.Error())
 	}
+	return err == nil && (found == nil || !found.Superuser)
+}
+
+func (e *examination) version(ctx context.Context, check string) {
+	err := askOnce(ctx, e.conn, func(rows pgx.Rows) error {
+		var n int64
+		var version *int32
+		_, err := pgx.ForEachRow(rows, []any{&n, &version}, func() error { return e.cfg.schemaFault(n, version, guard.SchemaVersion) })
+		return err
+	}, readVersion)
 	if err != nil {
 		e.found.Fail(check, "%s", reasonAndNext(e.cfg.Fault(err)))
 		return

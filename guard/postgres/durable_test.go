@@ -16,7 +16,7 @@ import (
 const seen = `
 CREATE TABLE seen (setting text, isolation text);
 CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit'), current_setting('transaction_isolation')); RETURN NEW; END $$;
+BEGIN INSERT INTO public.seen VALUES (current_setting('synchronous_commit'), current_setting('transaction_isolation')); RETURN NEW; END $$;
 CREATE TRIGGER see AFTER INSERT OR UPDATE ON lockrun.lease FOR EACH ROW EXECUTE FUNCTION see();
 CREATE TRIGGER see AFTER INSERT OR UPDATE ON lockrun.attempt FOR EACH ROW EXECUTE FUNCTION see();`
 

@@ -140,24 +140,24 @@ func leaves(err error) []error {
 
 // explain words an error in one line without secrets. within is the time that
 // was given to the call, for one that had no answer; 0 leaves it out.
-func explain(err error, within time.Duration) string {
+func (c *Config) explain(err error, within time.Duration) string {
 	var texts []string
 	for _, e := range leaves(err) {
-		if text := explainOne(e, within); !slices.Contains(texts, text) {
+		if text := c.explainOne(e, within); !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-func explainOne(err error, within time.Duration) string {
+func (c *Config) explainOne(err error, within time.Duration) string {
 	var answer *pgconn.PgError
 	var dial *net.OpError
 	var timeout net.Error
 	var lookup *net.DNSError
 	switch {
 	case errors.As(err, &answer):
-		return oneLine(answer.Message + " (SQLSTATE " + answer.Code + ")")
+		return oneLine(c.serverText(answer.Message) + " (SQLSTATE " + c.serverText(answer.Code) + ")")
 	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection):
 		return "is read-only (a standby?)"
 	case errors.Is(err, context.Canceled):
@@ -179,7 +179,7 @@ func explainOne(err error, within time.Duration) string {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "the connection was closed"
 	}
-	return oneLine(err.Error())
+	return c.serverText(err.Error())
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -203,7 +203,7 @@ func (c *Config) fault(err error, within time.Duration) error {
 	if err == nil || errors.As(err, &setup) || errors.As(err, &away) {
 		return err
 	}
-	why := &reason{explain(err, within), err}
+	why := &reason{c.explain(err, within), err}
 	switch classify(err) {
 	case permanent:
 		return &locks.SetupError{What: c.what(), Err: why, Next: advice(err)}

@@ -45,10 +45,16 @@ func FuzzExplain(f *testing.F) {
 	f.Add("ERROR", "08P01", "no such user\n\x1b[2J")
 	f.Add("", "", "")
 	f.Add("", "\r", "0")
+	cfg, err := ParseDSN("postgres://u:s3cret-w0rd@127.0.0.1/d")
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, severity, code, message string) {
 		err := &pgconn.PgError{Severity: severity, Code: code, Message: message}
-		if text := explain(err, 0); strings.ContainsAny(text, "\r\n\t") {
+		if text := cfg.explain(err, 0); strings.ContainsAny(text, "\r\n\t") {
 			t.Errorf("%q has more than one line", text)
+		} else if strings.Contains(text, "s3cret-w0rd") {
+			t.Errorf("%q holds the password", text)
 		}
 		_, _ = classify(err), advice(err)
 	})

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -86,7 +85,7 @@ func (s *Store) Finish(ctx context.Context, e *guard.End) error {
 	if err == nil && !there {
 		return &locks.SetupError{
 			What: s.cfg.what(),
-			Err:  errors.New("the attempt is not in the database any more, so its end can't be recorded"),
+			Err:  &guard.NoRunError{Why: "the attempt is not in the database any more, so its end can't be recorded"},
 			Next: "find out whether a standby was promoted that had not got it",
 		}
 	}
@@ -111,15 +110,29 @@ ON CONFLICT (run_id) DO UPDATE
 	endLeaseNow = `
 UPDATE lockrun.lease SET expires_at = clock_timestamp()
  WHERE name = @name::text AND run_id = @run_id::uuid AND expires_at > clock_timestamp()` + undone
-	// A rerun that never started leaves the door as shut as the attempt before it did.
+	// A rerun that never started leaves the door as shut, or as open, as it was. That is what a person last made of it,
+	// unless another attempt has started since; else what the last attempt did.
 	restoreDate = `
+WITH last AS (
+  SELECT * FROM lockrun.attempt WHERE name = @name::text AND run_date = @date::text AND outcome <> 'not_started'
+   ORDER BY attempt DESC, started_at DESC LIMIT 1
+), decided AS (
+  SELECT d.after
+    FROM (SELECT * FROM lockrun.audit WHERE action = 'resolve' AND name = @name::text AND run_date = @date::text
+           ORDER BY at DESC LIMIT 1) d
+   WHERE NOT EXISTS (SELECT 1 FROM last l WHERE l.started_at >= d.at AND l.run_id::text <> d.before->>'run_id')
+), door AS (
+  SELECT (jsonb_populate_record(NULL::lockrun.run, after)).* FROM decided WHERE after IS NOT NULL
+  UNION ALL
+  SELECT name, run_date, CASE WHEN ended_at IS NULL THEN 'running' WHEN outcome = 'succeeded' THEN 'succeeded'
+                              WHEN outcome IN ('failed', 'lost', 'timeout') THEN 'failed' ELSE 'running' END,
+         run_id, attempt, started_at, ended_at, exit_code, signal, reason
+    FROM last WHERE NOT EXISTS (SELECT 1 FROM decided)
+)
 UPDATE lockrun.run r
-   SET state = CASE WHEN p.ended_at IS NULL THEN 'running' WHEN p.outcome = 'succeeded' THEN 'succeeded'
-                    WHEN p.outcome IN ('failed', 'lost', 'timeout') THEN 'failed' ELSE 'running' END,
-       run_id = p.run_id, attempt = p.attempt, started_at = p.started_at, ended_at = p.ended_at,
+   SET state = p.state, run_id = p.run_id, attempt = p.attempt, started_at = p.started_at, ended_at = p.ended_at,
        exit_code = p.exit_code, signal = p.signal, reason = p.reason
-  FROM (SELECT * FROM lockrun.attempt WHERE name = @name::text AND run_date = @date::text AND outcome <> 'not_started'
-         ORDER BY attempt DESC, started_at DESC LIMIT 1) p
+  FROM door p
  WHERE r.name = @name::text AND r.run_date = @date::text AND r.run_id = @run_id::uuid AND r.state = 'running'` + undone
 	freeDate = `
 DELETE FROM lockrun.run

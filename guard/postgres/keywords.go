@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -50,7 +51,7 @@ var tlsVersions = map[string]uint16{
 
 // runIDOption is what --export-pgoptions adds for the jobs of a run. A lockrun
 // inside such a job inherits it; poolers refuse it.
-var runIDOption = regexp.MustCompile(`-c\s*lockrun\.run_id=\S*\s*`)
+var runIDOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`-c\s*lockrun\.run_id=\S*\s*`) })
 
 // checkKeywords translates or drops libpq's own keywords among the settings,
 // and refuses what neither libpq nor the server would understand.
@@ -78,7 +79,7 @@ func checkKeywords(dsn string, conn *pgx.ConnConfig) error {
 				return err
 			}
 		case lower == "options":
-			if params[key] = strings.TrimSpace(runIDOption.ReplaceAllString(value, "")); params[key] == "" {
+			if params[key] = strings.TrimSpace(runIDOption().ReplaceAllString(value, "")); params[key] == "" {
 				delete(params, key)
 			}
 		case strings.Contains(lower, "."), slices.Contains(serverSettings, lower):

@@ -36,14 +36,16 @@ func (l *Ledger) Close() {
 }
 
 // Times are read as microseconds since 1970, as acquire.sql does it, and within
-// the years that a time.Time and RFC 3339 have.
+// the years that a time.Time and RFC 3339 have, but for the first day: it begins
+// with Go's zero time, which means that there is none.
 func micros(column string) string {
-	return fmt.Sprintf("(extract(epoch FROM least(greatest(%s, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00')) * 1000000)::bigint", column)
+	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN (extract(epoch FROM least(greatest(%[1]s, '0001-01-02 00:00:00+00'), '9999-12-31 00:00:00+00')) * 1000000)::bigint END", column)
 }
 
 var (
-	selectLeases = `SELECT name, run_id::text, token, holder, pid, ` + micros("acquired_at") + `, ` + micros("renewed_at") + `, ` + micros("expires_at") + `
-  FROM lockrun.lease WHERE $1::text IS NULL OR name = $1::text`
+	selectLeases = `SELECT name, run_id::text, token, holder, pid, ` + micros("acquired_at") + `, ` + micros("renewed_at") + `, ` + micros("expires_at") + `,
+       EXISTS (SELECT 1 FROM lockrun.attempt a WHERE a.run_id = l.run_id AND a.ended_at IS NOT NULL)
+  FROM lockrun.lease l WHERE $1::text IS NULL OR name = $1::text`
 	selectRuns = `SELECT name, run_date, state, run_id::text, attempt, ` + micros("started_at") + `, ` + micros("ended_at") + `,
        exit_code, coalesce(signal, ''), coalesce(reason, '')
   FROM lockrun.run r WHERE ($1::text IS NULL OR name = $1::text)`
@@ -73,9 +75,7 @@ func (l *Ledger) All(ctx context.Context, name string) (*guard.Rows, error) {
 
 func (l *Ledger) read(ctx context.Context, name, leases, runs, attempts string) (*guard.Rows, error) {
 	var found guard.Rows
-	// One snapshot for all: else a run could end between two of the questions
-	// and look unknown.
-	err := l.within(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+	err := l.within(ctx, toRead, func(tx pgx.Tx) (err error) {
 		var at int64
 		if err := tx.QueryRow(ctx, "SELECT "+micros("clock_timestamp()")).Scan(&at); err != nil {
 			return err
@@ -99,9 +99,8 @@ func (l *Ledger) read(ctx context.Context, name, leases, runs, attempts string) 
 // within runs do in a transaction on a schema of this program's version.
 func (l *Ledger) within(ctx context.Context, o pgx.TxOptions, do func(pgx.Tx) error) (err error) {
 	if l.conn == nil || l.conn.IsClosed() {
-		cfg := l.cfg.conn.Copy()
-		cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { l.unconfirmed = l.unconfirmed || unconfirmedBy(n) }
-		if l.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		notice := func(_ *pgconn.PgConn, n *pgconn.Notice) { l.unconfirmed = l.unconfirmed || unconfirmedBy(n) }
+		if l.conn, err = l.cfg.dial(ctx, notice); err != nil {
 			l.conn = nil
 			return l.cfg.Fault(err)
 		}
@@ -109,7 +108,7 @@ func (l *Ledger) within(ctx context.Context, o pgx.TxOptions, do func(pgx.Tx) er
 	err = pgx.BeginTxFunc(ctx, l.conn, o, func(tx pgx.Tx) error {
 		var rows int64
 		var version *int32
-		if err := tx.QueryRow(ctx, "SELECT count(*), max(version) FROM lockrun.meta").Scan(&rows, &version); err != nil {
+		if err := tx.QueryRow(ctx, readVersion).Scan(&rows, &version); err != nil {
 			return err
 		}
 		if err := l.cfg.schemaFault(rows, version, guard.SchemaVersion); err != nil {
@@ -134,7 +133,7 @@ func collect[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.CollectableRow
 func scanLease(row pgx.CollectableRow) (guard.Lease, error) {
 	var r guard.Lease
 	var acquired, renewed, expires *int64
-	err := row.Scan(&r.Name, &r.RunID, &r.Token, &r.Holder, &r.PID, &acquired, &renewed, &expires)
+	err := row.Scan(&r.Name, &r.RunID, &r.Token, &r.Holder, &r.PID, &acquired, &renewed, &expires, &r.Ended)
 	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = instant(acquired), instant(renewed), instant(expires)
 	return r, err
 }

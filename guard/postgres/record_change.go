@@ -20,10 +20,9 @@ const changeLock = "5s"
 func (l *Ledger) change(ctx context.Context, do func(tx pgx.Tx, login string) error) error {
 	l.unconfirmed = false
 	committing := false
-	err := l.within(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err := l.within(ctx, toChange, func(tx pgx.Tx) error {
 		var login string
-		err := tx.QueryRow(ctx, durable+", set_config('lock_timeout', $1, true), session_user", changeLock).
-			Scan(nil, nil, nil, &login)
+		err := tx.QueryRow(ctx, durableWithin+", session_user", changeLock).Scan(nil, nil, nil, nil, &login)
 		if err != nil {
 			return err
 		}
@@ -56,8 +55,13 @@ func audited(ctx context.Context, tx pgx.Tx, selectRow string, args pgx.NamedArg
 		}
 	}
 	args["before"] = before
+	return appended(ctx, tx, selectRow, args)
+}
+
+// appended appends a row to the audit; after is SQL for what there is now.
+func appended(ctx context.Context, tx pgx.Tx, after string, args pgx.NamedArgs) (*guard.Audit, error) {
 	a, at := &guard.Audit{}, new(int64)
-	err := tx.QueryRow(ctx, fmt.Sprintf(appendAudit, selectRow), args).
+	err := tx.QueryRow(ctx, fmt.Sprintf(appendAudit, after), args).
 		Scan(at, &a.Actor, &a.Action, &a.Name, &a.Date, &a.Reason, &a.Before, &a.After)
 	a.At = instant(at)
 	return a, err
@@ -106,7 +110,7 @@ UPDATE lockrun.attempt
 var appendAudit = `
 INSERT INTO lockrun.audit (actor, action, name, run_date, reason, before, after)
 VALUES (@actor::text, @action::text, @name::text, @date::text, @reason::text, @before::text::jsonb, (%s))
-RETURNING ` + micros("at") + `, actor, action, name, coalesce(run_date, ''), reason, before::text, coalesce(after::text, '')`
+RETURNING ` + micros("at") + `, actor, action, name, coalesce(run_date, ''), reason, coalesce(before::text, ''), coalesce(after::text, '')`
 
 // Resolve implements [guard.Ledger]. It takes the rows in the order lease, run,
 // attempt, as a run does.
@@ -165,7 +169,7 @@ func (l *Ledger) Release(ctx context.Context, e *guard.Eviction) (was guard.Leas
 		switch {
 		case !lease.Live(now):
 			return nil
-		case !e.Force && !lease.Absurd(now) && !lease.Overdue(now):
+		case !e.Force && !lease.Releasable(now):
 			return lease.HeldError()
 		}
 		args := pgx.NamedArgs{
@@ -175,4 +179,16 @@ func (l *Ledger) Release(ctx context.Context, e *guard.Eviction) (was guard.Leas
 		return err
 	})
 	return was, audit, err
+}
+
+// Note implements [guard.Ledger].
+func (l *Ledger) Note(ctx context.Context, a *guard.Audit) (noted *guard.Audit, err error) {
+	err = l.change(ctx, func(tx pgx.Tx, login string) (err error) {
+		noted, err = appended(ctx, tx, "@after::text::jsonb", pgx.NamedArgs{
+			"actor": withLogin(a.Actor, login), "action": a.Action, "name": a.Name, "date": text(a.Date), "reason": clean(a.Reason),
+			"before": text(a.Before), "after": text(a.After),
+		})
+		return err
+	})
+	return noted, err
 }

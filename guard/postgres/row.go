@@ -45,10 +45,11 @@ type lease struct {
 	token        *int64
 	since, until *int64
 	live, absurd *bool
+	ended        *bool // its run is on record as ended, with all of its processes
 }
 
 func (l *lease) columns() []any {
-	return []any{&l.run, &l.holder, &l.pid, &l.token, &l.since, &l.until, &l.live, &l.absurd}
+	return []any{&l.run, &l.holder, &l.pid, &l.token, &l.since, &l.until, &l.live, &l.absurd, &l.ended}
 }
 
 func (r *row) scan(from pgx.Row) error {
@@ -65,7 +66,7 @@ func (r *row) held() *locks.HeldError {
 	if r.seen.live == nil || !*r.seen.live {
 		return nil
 	}
-	return &locks.HeldError{Tier: "lease", By: r.seen.by()}
+	return &locks.HeldError{Tier: "lease", By: r.seen.by(), Ended: value(r.seen.ended)}
 }
 
 // by describes the holder, whoever wrote the row. Without a row there is one

@@ -70,6 +70,66 @@ func TestAbsurdGuardRow(t *testing.T) {
 	}
 }
 
+// Rows that nobody can take, and that nobody has, are named: they are no race.
+func TestSpoiltRows(t *testing.T) {
+	for _, c := range []struct{ name, sql, next, says string }{
+		{"state", "ALTER TABLE lockrun.run DROP CONSTRAINT run_state_check; UPDATE lockrun.run SET state = 'paused'",
+			"lockrun resolve", `the row of "eod" and 2026-01-15 in lockrun.run has the state "paused"`},
+		{"lease", "CREATE TRIGGER t BEFORE INSERT OR UPDATE ON lockrun.lease FOR EACH ROW EXECUTE FUNCTION public.drop_row(); UPDATE lockrun.run SET state = 'failed'",
+			"triggers", `the row of "eod" in lockrun.lease is free, and can't be written`},
+		{"no_lease", "DELETE FROM lockrun.lease; CREATE TRIGGER t BEFORE INSERT ON lockrun.lease FOR EACH ROW EXECUTE FUNCTION public.drop_row(); UPDATE lockrun.run SET state = 'failed'",
+			"triggers", `the row of "eod" in lockrun.lease is free, and can't be written`},
+		{"date", "CREATE TRIGGER t BEFORE INSERT OR UPDATE ON lockrun.run FOR EACH ROW EXECUTE FUNCTION public.drop_row()", "", "lockrun.run and lockrun.attempt can't"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDatabase(t)
+			s := store(t, d.dsn)
+			r := request("eod", "2026-01-15")
+			granted(t, s, r)
+			finish(t, s, r, guard.OutcomeFailed)
+			d.exec("CREATE FUNCTION public.drop_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+			d.exec(c.sql)
+			_, err := s.Acquire(bounded(t, 3*time.Second), again(r, guard.Rerun{Failed: true}))
+			if c.next == "" {
+				wantText(t, err, c.says)
+				return
+			}
+			wantSetup(t, err, c.next, c.says)
+		})
+	}
+}
+
+// There is a time before all times, and it is not "none".
+func TestTimeBeforeAllTimes(t *testing.T) {
+	d := newDatabase(t)
+	s := store(t, d.dsn)
+	r := request("eod", "2026-01-15")
+	granted(t, s, r)
+	finish(t, s, r, guard.OutcomeFailed)
+	d.exec("UPDATE lockrun.run SET started_at = '-infinity', ended_at = '-infinity'")
+	d.exec("UPDATE lockrun.attempt SET started_at = '-infinity', ended_at = NULL")
+	d.exec("UPDATE lockrun.lease SET acquired_at = '-infinity', expires_at = '-infinity'")
+	a := acquire(t, s, again(r, guard.Rerun{}))
+	if a.Prior == nil || a.Prior.StartedAt.IsZero() || a.Prior.EndedAt.IsZero() {
+		t.Errorf("answer %+v %+v", a, a.Prior)
+	}
+	l := NewLedger(config(t, d.dsn))
+	t.Cleanup(l.Close)
+	rows, err := l.All(bounded(t, 5*time.Second), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run := rows.Runs[0]; run.StartedAt.IsZero() || run.EndedAt.IsZero() {
+		t.Errorf("run %+v", run)
+	}
+	if attempt := rows.Attempts[0]; attempt.StartedAt.IsZero() || !attempt.EndedAt.IsZero() {
+		t.Errorf("attempt %+v", attempt)
+	}
+	if lease := rows.Leases[0]; lease.AcquiredAt.IsZero() || lease.ExpiresAt.IsZero() {
+		t.Errorf("lease %+v", lease)
+	}
+}
+
 func TestAnythingInACommand(t *testing.T) {
 	d := newDatabase(t)
 	s := store(t, d.dsn)

@@ -25,18 +25,16 @@ var rolesSQL string
 // transaction ends. The number is the name "lockrun" in ASCII.
 const schemaLock = "SELECT pg_advisory_xact_lock(x'6c6f636b72756e'::bigint)"
 
-// durable makes this transaction's commit wait until it survives a crash, and
-// synchronous standbys have it, whatever the server's default is; it never asks
-// for less than that default. The warning about a cancelled wait for a standby
-// must reach the client.
-const durable = `SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), set_config('client_min_messages', 'warning', true)`
+// readVersion reads how many versions the schema has, and the latest: what
+// [Config.schemaFault] judges.
+const readVersion = "SELECT count(*), max(version) FROM lockrun.meta"
 
 // SchemaSQL is the whole set-up as SQL for psql: schema, upgrades, roles and
 // grants in one transaction. Running it again changes nothing.
 func SchemaSQL() string { return schemaScript(theSchema) }
 
 func schemaScript(schema guard.Schema) string {
-	script := []string{"BEGIN;", "SET LOCAL client_min_messages = warning;", schemaLock + ";", notNewerThan(schema.Version())}
+	script := []string{"BEGIN;", "SET LOCAL search_path = pg_catalog, pg_temp;", "SET LOCAL client_min_messages = warning;", schemaLock + ";", ownSchemaSQL(), notNewerThan(schema.Version())}
 	for i, step := range schema {
 		if i == 0 && len(schema) == 1 {
 			script = append(script, step) // as it is: it can be run again
@@ -86,8 +84,8 @@ END $version$;
 // Init creates the schema or upgrades an older one, in one transaction and
 // without roles or grants; it needs CREATE on the database, or to own the schema.
 // It may be repeated, and raced.
-// A schema that can't be upgraded, because it is newer or was tampered with, is a
-// *[locks.SetupError].
+// A schema that can't be upgraded, because it is newer, was tampered with, or
+// belongs to a role that this one has no reason to trust, is a *[locks.SetupError].
 func Init(ctx context.Context, cfg *Config) (guard.Change, error) {
 	return initWith(ctx, cfg, theSchema)
 }
@@ -98,7 +96,7 @@ func initWith(ctx context.Context, cfg *Config, schema guard.Schema) (change gua
 		return guard.Unchanged, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, toChange, func(tx pgx.Tx) error {
 		change, err = initIn(ctx, cfg, tx, schema)
 		return err
 	})
@@ -113,6 +111,9 @@ func initIn(ctx context.Context, cfg *Config, tx pgx.Tx, schema guard.Schema) (g
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return guard.Unchanged, err
 		}
+	}
+	if err := ownSchema(ctx, cfg, tx); err != nil {
+		return guard.Unchanged, err
 	}
 	found, err := foundVersion(ctx, cfg, tx, schema.Version())
 	if err != nil || found == schema.Version() {
@@ -152,7 +153,7 @@ func foundVersion(ctx context.Context, cfg *Config, tx pgx.Tx, latest int) (int,
 	}
 	var rows int64
 	var version *int32
-	if err := tx.QueryRow(ctx, "SELECT count(*), max(version) FROM lockrun.meta").Scan(&rows, &version); err != nil {
+	if err := tx.QueryRow(ctx, readVersion).Scan(&rows, &version); err != nil {
 		return 0, err
 	}
 	switch {

@@ -1,13 +1,5 @@
 -- The schema of lockrun, version 1. Running it again changes nothing.
 
-DO $$
-BEGIN
-  -- Not CREATE SCHEMA IF NOT EXISTS: that wants CREATE on the database even when the schema is there.
-  IF to_regnamespace('lockrun') IS NULL THEN
-    CREATE SCHEMA lockrun;
-  END IF;
-END $$;
-
 CREATE TABLE IF NOT EXISTS lockrun.meta (
   version int NOT NULL
 );

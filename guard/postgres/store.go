@@ -100,9 +100,7 @@ func (s *Store) connect(ctx context.Context) error {
 		return nil
 	}
 	s.drop()
-	cfg := s.cfg.conn.Copy()
-	cfg.OnNotice = s.notice
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := s.cfg.dial(ctx, s.notice)
 	if err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func (s *Store) transact(ctx context.Context, lockTimeout time.Duration, fill fu
 	}
 	b := &pgx.Batch{}
 	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	b.Queue(durable+", set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", max(lockTimeout.Milliseconds(), 1)))
+	b.Queue(durableWithin, fmt.Sprintf("%dms", max(lockTimeout.Milliseconds(), 1)))
 	fill(b)
 	b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {

@@ -48,6 +48,9 @@ func (t *transaction) acquire(r *guard.Request) (guard.Answer, error) {
 	held := guard.Answer{Verdict: guard.Held, At: t.now}
 	if live {
 		held.Held = &locks.HeldError{Tier: "lease", By: *lease}
+		if held.Held.Ended, err = t.hasEnded(lease.RunID); err != nil {
+			return guard.Answer{}, err
+		}
 	}
 	prior := run
 	if run != nil && run.RunID == r.RunID {

@@ -30,7 +30,7 @@ func (s *Store) Finish(ctx context.Context, e *guard.End) error {
 			return err
 		}
 		if outcome == "" {
-			return s.setup(fmt.Errorf("has no record of run %s", e.RunID), "find out who removed or replaced it")
+			return s.setup(&guard.NoRunError{Why: "has no record of run " + e.RunID}, "find out who removed or replaced it")
 		}
 		return t.finish(e)
 	})
@@ -97,14 +97,31 @@ func (s *Store) Undo(ctx context.Context, r *guard.Request, reason string) error
 		if err != nil || gone == 0 {
 			return err
 		}
-		// Undoing a rerun must not open a door that was shut: the date gets the
-		// end of its last attempt whose child started. One that has not ended
-		// provably is unknown.
-		_, err = t.exec(`
-			INSERT INTO run (name, run_date, state, run_id, attempt, started_at, ended_at, exit_code, signal, reason)
-			SELECT name, run_date, CASE WHEN ended_at IS NULL THEN 'running' WHEN outcome = 'succeeded' THEN 'succeeded' ELSE 'failed' END,
-			       run_id, attempt, started_at, ended_at, exit_code, signal, reason
-			  FROM attempt WHERE name = ? AND run_date = ? AND outcome <> 'not_started' ORDER BY attempt DESC LIMIT 1`, r.Name, r.Date)
-		return err
+		return t.restoreDoor(r.Name, r.Date)
 	})
+}
+
+// restoreDoor makes the guard row of a date anew after the undoing of a rerun:
+// the door is to be as shut, or as open, as it was. That is what a person last
+// made of it, unless another attempt has started since; else what the last
+// attempt did, and one that has not ended provably is unknown.
+func (t *transaction) restoreDoor(name, date string) error {
+	_, err := t.exec(`
+		WITH last AS (
+		  SELECT * FROM attempt WHERE name = :name AND run_date = :date AND outcome <> 'not_started' ORDER BY attempt DESC LIMIT 1
+		), decided AS (
+		  SELECT d.after
+		    FROM (SELECT * FROM audit WHERE action = 'resolve' AND name = :name AND run_date = :date ORDER BY rowid DESC LIMIT 1) d
+		   WHERE NOT EXISTS (SELECT 1 FROM last l WHERE l.started_at >= d.at AND l.run_id <> d.before->>'run_id')
+		)
+		INSERT INTO run (name, run_date, state, run_id, attempt, started_at, ended_at, exit_code, signal, reason)
+		SELECT :name, :date, after->>'state', after->>'run_id', after->>'attempt', after->>'started_at', after->>'ended_at',
+		       after->>'exit_code', after->>'signal', after->>'reason'
+		  FROM decided WHERE after IS NOT NULL
+		UNION ALL
+		SELECT name, run_date, CASE WHEN ended_at IS NULL THEN 'running' WHEN outcome = 'succeeded' THEN 'succeeded' ELSE 'failed' END,
+		       run_id, attempt, started_at, ended_at, exit_code, signal, reason
+		  FROM last WHERE NOT EXISTS (SELECT 1 FROM decided)`,
+		sql.Named("name", name), sql.Named("date", date))
+	return err
 }

@@ -30,8 +30,10 @@ func NewLedger(stateDir string) *Ledger {
 func (l *Ledger) Close() { l.store.Close() }
 
 const (
-	selectLeases = `SELECT name, run_id, token, holder, pid, acquired_at, renewed_at, expires_at FROM lease WHERE (:name IS NULL OR name = :name)`
-	selectRuns   = `SELECT name, run_date, state, run_id, attempt, started_at, ended_at, exit_code, coalesce(signal, ''), coalesce(reason, '')
+	selectLeases = `SELECT name, run_id, token, holder, pid, acquired_at, renewed_at, expires_at,
+       EXISTS (SELECT 1 FROM attempt a WHERE a.run_id = lease.run_id AND a.ended_at IS NOT NULL)
+  FROM lease WHERE (:name IS NULL OR name = :name)`
+	selectRuns = `SELECT name, run_date, state, run_id, attempt, started_at, ended_at, exit_code, coalesce(signal, ''), coalesce(reason, '')
   FROM run WHERE (:name IS NULL OR name = :name)`
 	selectAttempts = `SELECT run_id, name, coalesce(run_date, ''), attempt, token, holder, host, pid, os_user, command,
        started_at, ended_at, outcome, exit_code, coalesce(signal, ''), coalesce(reason, ''), version
@@ -107,7 +109,7 @@ func (i *anyInstant) Scan(column any) error {
 func scanLease(row scanner) (guard.Lease, error) {
 	var r guard.Lease
 	var acquired, renewed, expires anyInstant
-	err := row.Scan(&r.Name, &r.RunID, &r.Token, &r.Holder, &r.PID, &acquired, &renewed, &expires)
+	err := row.Scan(&r.Name, &r.RunID, &r.Token, &r.Holder, &r.PID, &acquired, &renewed, &expires, &r.Ended)
 	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = acquired.Time, renewed.Time, expires.Time
 	return r, err
 }

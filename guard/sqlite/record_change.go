@@ -50,8 +50,13 @@ func (t *transaction) audited(selectRow string, args []any, statements ...string
 			return nil, err
 		}
 	}
+	return t.appended(selectRow, append(args, sql.Named("before", before))...)
+}
+
+// appended appends a row to the audit; after is SQL for what there is now.
+func (t *transaction) appended(after string, args ...any) (*guard.Audit, error) {
 	_, err := t.exec(`INSERT INTO audit (at, actor, action, name, run_date, reason, before, after)
-VALUES (:now, :actor, :action, :name, :date, :reason, :before, (`+selectRow+`))`, append(args, sql.Named("before", before))...)
+VALUES (:now, :actor, :action, :name, :date, :reason, :before, (`+after+`))`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +112,10 @@ func (l *Ledger) Release(ctx context.Context, e *guard.Eviction) (was guard.Leas
 			return guard.ErrNotFound
 		}
 		was = leases[0]
-		odd := was.Absurd(t.now)
 		switch {
-		case !was.Live(t.now) && !odd:
+		case !was.Live(t.now) && !was.Absurd(t.now):
 			return nil
-		case !e.Force && !odd && !was.Overdue(t.now):
+		case !e.Force && !was.Releasable(t.now):
 			return was.HeldError()
 		}
 		audit, err = t.audited(leaseAsJSON, []any{
@@ -121,4 +125,15 @@ func (l *Ledger) Release(ctx context.Context, e *guard.Eviction) (was guard.Leas
 		return err
 	})
 	return was, audit, err
+}
+
+// Note implements [guard.Ledger].
+func (l *Ledger) Note(ctx context.Context, a *guard.Audit) (noted *guard.Audit, err error) {
+	err = l.store.transact(ctx, func(t *transaction) (err error) {
+		noted, err = t.appended(":after", sql.Named("now", text(t.now)), sql.Named("actor", a.Actor), sql.Named("action", a.Action),
+			sql.Named("name", a.Name), sql.Named("date", orNull(a.Date)), sql.Named("reason", a.Reason),
+			sql.Named("before", orNull(a.Before)), sql.Named("after", orNull(a.After)))
+		return err
+	})
+	return noted, err
 }

@@ -85,6 +85,13 @@ func (t *transaction) outcome(runID string) (o guard.Outcome, err error) {
 	return o, err
 }
 
+// hasEnded tells whether that run is on record as ended, with all of its
+// processes.
+func (t *transaction) hasEnded(runID string) (ended bool, err error) {
+	err = t.QueryRowContext(t.ctx, `SELECT EXISTS (SELECT 1 FROM attempt WHERE run_id = ? AND ended_at IS NOT NULL)`, runID).Scan(&ended)
+	return ended, err
+}
+
 // exec runs one statement and tells how many rows it changed.
 func (t *transaction) exec(statement string, args ...any) (int64, error) {
 	done, err := t.ExecContext(t.ctx, statement, args...)

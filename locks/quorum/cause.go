@@ -59,6 +59,7 @@ func (n *node) explain(err error) (string, kind) {
 	var (
 		reply     redis.Error
 		ours      *foreignError
+		login     *loginError
 		slow      *slowError
 		dns       *net.DNSError
 		errno     syscall.Errno
@@ -70,6 +71,8 @@ func (n *node) explain(err error) (string, kind) {
 	switch {
 	case errors.As(err, &ours):
 		return ours.text, foreign
+	case errors.As(err, &login):
+		return login.Error(), login.kind
 	case errors.As(err, &reply):
 		return n.explainReply(reply.Error())
 	case errors.As(err, &slow):

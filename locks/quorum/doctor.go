@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"lockrun/locks"
 )
@@ -60,7 +59,7 @@ func Examine(ctx context.Context, o Options) ([]locks.Finding, error) {
 	probe := "lockrun.doctor." + uuid.NewString()
 	patients := make([]*patient, len(targets))
 	for i, t := range targets {
-		client := redis.NewClient(t.options(conf, checkCall))
+		client := newClient(t.options(conf, checkCall))
 		defer func() { _ = client.Close() }()
 		patients[i] = &patient{
 			node: &node{name: t.name, password: t.password, client: client}, target: t,
@@ -91,7 +90,10 @@ func examineAll(ctx context.Context, patients []*patient) {
 	for _, p := range patients {
 		examined := *p // the original stays when the examination hangs
 		go func() {
-			examined.examine(ctx)
+			if err := examined.examine(ctx); err != nil {
+				cause, _ := examined.node.explain(err)
+				examined.found.Fail("redis reachable", "it answered at first, then: %s; see whether it hangs", cause)
+			}
 			done <- &examined
 		}()
 	}
@@ -126,8 +128,10 @@ func clean(ctx context.Context, patients []*patient) {
 		}
 		asked++
 		go func() {
-			_ = p.node.client.Del(ctx, lockKey(p.probe)).Err() // or it ends by itself
-			done <- struct{}{}
+			var err error // or the key ends by itself
+			defer func() { done <- struct{}{} }()
+			defer recovered(&err)
+			err = p.node.client.Del(ctx, lockKey(p.probe)).Err()
 		}()
 	}
 	for range asked {

@@ -11,18 +11,18 @@ import (
 )
 
 // examine asks one server all there is to know about it. It ends with the first
-// answer that does not come.
-func (p *patient) examine(ctx context.Context) {
+// answer that does not come, once the server has answered at all.
+func (p *patient) examine(ctx context.Context) (err error) {
+	defer recovered(&err)
 	if !p.reach(ctx) {
-		return
+		return nil
 	}
 	for _, part := range []func(context.Context) error{p.claim, p.inform, p.rights, p.latency} {
 		if err := part(ctx); err != nil {
-			cause, _ := p.node.explain(err)
-			p.found.Fail("redis reachable", "it answered at first, then: %s; see whether it hangs", cause)
-			return
+			return err
 		}
 	}
+	return nil
 }
 
 // noAnswer is err if it is none of the server's own words.
@@ -50,7 +50,10 @@ func (p *patient) reach(ctx context.Context) bool {
 	}
 	cause, kind := p.node.explain(err)
 	next := "start it, or correct the address"
+	var login *loginError
 	switch {
+	case errors.As(err, &login) && login.next != "":
+		cause, next = login.text, login.next
 	case refuses(err) && p.target.db != 0:
 		next = "grant +select, or use database 0"
 	case kind == set:

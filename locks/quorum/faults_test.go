@@ -148,5 +148,5 @@ func TestEcho(t *testing.T) {
 	if text := err.Error() + logged.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "\x1b") {
 		t.Errorf("shown: %q", text)
 	}
-	must(t, err.Error(), "repeats the password")
+	must(t, err.Error(), "refuses the connection")
 }

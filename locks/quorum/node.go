@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -123,7 +125,9 @@ func grab(ctx context.Context, client *redis.Client, key, value string, ttl time
 	pipe := client.Pipeline()
 	set := pipe.SetNX(ctx, key, value, ttl)
 	get := pipe.Get(ctx, key)
-	pttl := pipe.PTTL(ctx, key)
+	// The library would make a duration of it, which may overflow.
+	pttl := redis.NewIntCmd(ctx, "pttl", key)
+	_ = pipe.Process(ctx, pttl)
 	_, failed := pipe.Exec(ctx)
 	switch err := set.Err(); {
 	case err != nil:
@@ -146,10 +150,12 @@ func grab(ctx context.Context, client *redis.Client, key, value string, ttl time
 	switch left := pttl.Val(); {
 	case left == -1:
 		return said{}, &foreignError{"its key " + key + " is not of lockrun's making: it never expires"}
-	case left < 0:
+	case left == -2:
 		return said{}, nil
+	case left < 0, left > int64(math.MaxInt64/time.Millisecond):
+		return said{}, &foreignError{fmt.Sprintf("its key %s is not of lockrun's making: it expires in %d ms", key, left)}
 	default:
-		return said{value: get.Val(), left: left}, nil
+		return said{value: get.Val(), left: time.Duration(left) * time.Millisecond}, nil
 	}
 }
 

@@ -3,9 +3,7 @@ package quorum
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -101,7 +99,7 @@ func (o Options) tlsConfig(targets []target) (*tls.Config, error) {
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.TLS.CA != "" {
-		pem, err := os.ReadFile(o.TLS.CA)
+		pem, _, err := locks.ReadRegular(o.TLS.CA)
 		if err != nil {
 			return nil, &OptionError{"--redis-ca", err.Error()}
 		}
@@ -118,17 +116,25 @@ func (o Options) tlsConfig(targets []target) (*tls.Config, error) {
 	case o.TLS.Key == "":
 		return nil, &OptionError{"--redis-cert", "needs --redis-key as well"}
 	}
-	cert, err := tls.LoadX509KeyPair(o.TLS.Cert, o.TLS.Key)
+	certPEM, _, err := locks.ReadRegular(o.TLS.Cert)
 	if err != nil {
-		flag := "--redis-cert"
-		if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) && pathErr.Path == o.TLS.Key {
-			flag = "--redis-key"
-		}
-		return nil, &OptionError{flag, err.Error()}
+		return nil, &OptionError{"--redis-cert", err.Error()}
+	}
+	keyPEM, _, err := locks.ReadRegular(o.TLS.Key)
+	if err != nil {
+		return nil, &OptionError{"--redis-key", err.Error()}
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, &OptionError{"--redis-cert", err.Error()}
 	}
 	conf.Certificates = []tls.Certificate{cert}
 	return conf, nil
 }
+
+// bufferSize is of each buffer of a connection, in bytes. The largest message is
+// a script of a few hundred; the library's 32 KiB would be touched in vain.
+const bufferSize = 4 << 10
 
 // options are those of a client that opens nothing by itself. All that could repeat a
 // request, wait longer than it is told, resolve a name early or ask the server
@@ -147,6 +153,8 @@ func (t target) options(conf *tls.Config, patience time.Duration) *redis.Options
 		ContextTimeoutEnabled:    true,
 		PoolSize:                 3,  // a request that was left behind must not block the next
 		PipelinePoolSize:         -1, // pipelines share the one connection
+		ReadBufferSize:           bufferSize,
+		WriteBufferSize:          bufferSize,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

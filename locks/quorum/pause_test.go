@@ -48,6 +48,64 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
+// TestUselessTokens has somebody who leaves tokens without end.
+func TestUselessTokens(t *testing.T) {
+	for _, door := range []string{tier, "lease"} {
+		t.Run(door, func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.StartRedisNodes(t, 1)
+			holder, q := open(t, time.Minute, locktest.URLs(nodes)), open(t, time.Minute, locktest.URLs(nodes))
+			if door == tier {
+				acquire(t, holder, claim("holder"))
+			}
+			before := calls(t, nodes[0], "set") + calls(t, nodes[0], "blpop")
+			const seconds = 5
+			ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
+			defer cancel()
+			for ctx.Err() == nil {
+				var held *locks.HeldError
+				if err := q.Acquire(ctx, claim("waiter")); err == nil {
+					_ = q.Release(ctx) // it clears the list
+					held = &locks.HeldError{Tier: door, By: locks.Holder{Until: time.Now().Add(time.Hour)}}
+				} else if !errors.As(err, &held) {
+					continue
+				}
+				do(t, nodes[0], "RPUSH", wakeKey(job), "1", "1", "1")
+				_ = q.Wait(ctx, held)
+			}
+			n := calls(t, nodes[0], "set") + calls(t, nodes[0], "blpop") - before
+			if n < 4 || n > 2*seconds+2 { // a question counts once here
+				t.Errorf("%d questions and pops in %d seconds", n, seconds)
+			}
+		})
+	}
+}
+
+// TestEarlyEnd waits at a node that ends each pop at once.
+func TestEarlyEnd(t *testing.T) {
+	var pops atomic.Int32
+	url := fakeNode(t, func(c []string) string {
+		switch c[0] {
+		case "set":
+			return "$-1\r\n"
+		case "blpop":
+			pops.Add(1)
+			return "*-1\r\n"
+		}
+		return ""
+	})
+	q := open(t, time.Minute, []string{url})
+	q.name = job
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+	defer cancel()
+	for ctx.Err() == nil {
+		_ = q.Wait(ctx, far())
+	}
+	if n := pops.Load(); n != 1 {
+		t.Errorf("%d pops", n)
+	}
+}
+
 func TestWaitForAnotherDoor(t *testing.T) {
 	t.Run("unreachable", func(t *testing.T) {
 		nodes := locktest.StartRedisNodes(t, 1)

@@ -50,8 +50,10 @@ type Quorum struct {
 	since      locks.Instant // of the acquire
 	windowEnd  locks.Instant // of the trust window
 	woken      *node         // where a token was taken that nobody has made use of yet
+	hasty      bool          // woken by a token since the last pause
 	turnedAway bool          // a door further in has said "held" to this run
 	waiter     waiter
+	wakes      wakes
 }
 
 var _ locks.Filter = (*Quorum)(nil)
@@ -80,13 +82,13 @@ func New(o Options) (*Quorum, error) {
 	}
 	libraryDebug.Store(&q.debug)
 	for _, t := range targets {
-		client := redis.NewClient(t.options(conf, q.patience))
+		client := newClient(t.options(conf, q.patience))
 		q.nodes = append(q.nodes, &node{
 			name: t.name, password: t.password, client: client, base: goredis.NewPool(client), warned: map[kind]bool{},
 			newWaiter: func() *redis.Client {
 				o := t.options(conf, q.patience)
 				o.PoolSize, o.ReadTimeout = 1, maxWait+waitJitter+popSlack
-				return redis.NewClient(o)
+				return newClient(o)
 			},
 		})
 	}
@@ -103,6 +105,9 @@ func (q *Quorum) Acquire(ctx context.Context, c locks.Claim) error {
 	}
 	for asked := 1; ; asked++ {
 		if err := ctx.Err(); err != nil {
+			if asked > 1 {
+				err = fmt.Errorf("%w before anybody had a majority; %s", err, q.votes())
+			}
 			return q.undecided(err)
 		}
 		if q.ask(ctx, asked%askAll != 1) {

@@ -28,6 +28,8 @@ type round struct {
 	mu      sync.Mutex
 	missing int // grants until a majority has granted
 	hurried *time.Timer
+	asked   int  // requests on their way
+	ended   bool // nobody waits for them any more
 }
 
 // newRound begins a round. When caller ends, the nodes have the grace left, and
@@ -43,7 +45,7 @@ func newRound(caller context.Context, need int, grace, patience time.Duration) *
 func (r *round) hurry() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hurried == nil {
+	if r.hurried == nil && !r.ended {
 		r.hurried = time.AfterFunc(r.grace-time.Since(r.began), func() { close(r.cut) })
 	}
 }
@@ -61,10 +63,27 @@ func (r *round) granted() {
 
 // end stops the requests that were left behind, as far as they can be stopped,
 // unless they may go on: a slow node that takes our key late, or connects late,
-// is good for a lock that we have.
+// is good for a lock that we have. No timer is left to wake lockrun for nothing.
 func (r *round) end(goOn bool) {
 	r.unhook()
-	if !goOn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if r.hurried != nil {
+		r.hurried.Stop()
+	}
+	if !goOn || r.asked == 0 {
+		r.cancel()
+	}
+}
+
+// sent counts the requests on their way: n is 1 for a new one, -1 for one that is
+// over.
+func (r *round) sent(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked += n
+	if r.ended && r.asked == 0 {
 		r.cancel()
 	}
 }
@@ -85,9 +104,11 @@ func request[T any](r *round, send func(context.Context) (T, error)) (T, error) 
 		err   error
 	}
 	c := make(chan answer, 1)
+	r.sent(1)
 	go func() {
-		value, err := send(r.ctx)
+		value, err := safely(r.ctx, send)
 		c <- answer{value, err}
+		r.sent(-1)
 	}()
 	select {
 	case a := <-c:
@@ -97,4 +118,10 @@ func request[T any](r *round, send func(context.Context) (T, error)) (T, error) 
 	}
 	var none T
 	return none, &slowError{time.Since(r.began)}
+}
+
+// safely sends a request.
+func safely[T any](ctx context.Context, send func(context.Context) (T, error)) (value T, err error) {
+	defer recovered(&err)
+	return send(ctx)
 }

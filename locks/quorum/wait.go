@@ -30,6 +30,11 @@ const (
 	waitJitter = time.Second
 	// popSlack is how late the answer to a pop may come.
 	popSlack = time.Second
+	// recordTime is about what it takes to record the end of a run.
+	recordTime = 100 * time.Millisecond
+	// wakeCost is the time for which a wake is enough: it makes four commands,
+	// one for each second. A token that comes meanwhile is still there then.
+	wakeCost = 4 * time.Second
 	// handOn bounds how long a waiter that gives up stays to pass a token on.
 	handOn = 100 * time.Millisecond
 )
@@ -41,10 +46,20 @@ func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	hasty := q.hasty
+	q.hasty = false
 	if held.Tier != tier {
 		q.turnedAway = true
+		if hasty {
+			// The holder gives the lock back, and thus wakes us, while it records
+			// its end; we were quicker. This once it won't take long.
+			return locks.Sleep(ctx, recordTime/2+rand.N(recordTime))
+		}
 	}
 	end := time.Now().Add(pauseFor(held))
+	if err := locks.Sleep(ctx, min(q.wakes.pause(), time.Until(end))); err != nil {
+		return err
+	}
 	for _, n := range q.nodes {
 		if n.err != nil || q.name == "" {
 			continue // it did not answer when it was asked last
@@ -59,10 +74,11 @@ func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
 			q.passOn(n)
 			return ctx.Err()
 		case token:
-			q.woken = n
+			q.woken, q.hasty = n, true
+			q.wakes.count()
 			return nil
-		case err == nil:
-			return nil
+		case err == nil: // the time is over, or the node says so too early
+			return locks.Sleep(ctx, time.Until(end))
 		}
 		q.waiter.drop(false)
 		cause, _ := n.explain(err)
@@ -70,6 +86,24 @@ func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
 	}
 	return locks.Sleep(ctx, time.Until(end))
 }
+
+// wakes keeps tokens that lead to nothing from driving a waiter: whoever can
+// write to the list could make it ask without a pause. Once it may be woken early
+// at any time; what comes on top must keep to the rate.
+type wakes struct {
+	paid time.Time // until here the rate allows for the wakes that there were
+}
+
+// count takes note of a wake.
+func (w *wakes) count() {
+	if now := time.Now(); w.paid.Before(now) {
+		w.paid = now
+	}
+	w.paid = w.paid.Add(wakeCost)
+}
+
+// pause is how long no token may be taken.
+func (w *wakes) pause() time.Duration { return time.Until(w.paid.Add(-wakeCost)) }
 
 // pauseFor is how long to wait if no token comes.
 func pauseFor(held *locks.HeldError) time.Duration {
@@ -93,7 +127,9 @@ func (q *Quorum) passOn(n *node) {
 	go func() {
 		defer close(done)
 		defer cancel()
-		_ = giveBackOn(ctx, client, name, value, true)
+		_, _ = safely(ctx, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, giveBackOn(ctx, client, name, value, true)
+		})
 	}()
 	select {
 	case <-done:
@@ -153,7 +189,10 @@ func (w *waiter) pop(ctx context.Context, n *node, key string, d time.Duration) 
 	done := make(chan error, 1)
 	go func() {
 		defer cancel()
-		done <- client.Do(bounded, "BLPOP", key, seconds).Err()
+		_, err := safely(bounded, func(ctx context.Context) (any, error) {
+			return client.Do(ctx, "BLPOP", key, seconds).Result()
+		})
+		done <- err
 	}()
 	select {
 	case err := <-done:

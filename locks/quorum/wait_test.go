@@ -192,6 +192,39 @@ func TestWait(t *testing.T) {
 		release(t, q)
 	})
 
+	t.Run("quicker_than_the_record", func(t *testing.T) {
+		nodes, holder, another := start(t)
+		q := another()
+		got := waitIn(t, bounded(t), q, far())
+		poll(t, "it waits", func() bool { return blocked(t, nodes[0]) == 1 })
+		release(t, holder)
+		if err := result(t, got); err != nil {
+			t.Fatal(err)
+		}
+		// The lock is free, but the lease is not, because its end is still being
+		// recorded.
+		lease := &locks.HeldError{Tier: "lease", By: locks.Holder{Until: time.Now().Add(time.Hour)}}
+		turnedAway := func() { acquire(t, q, claim("waiter")); release(t, q) }
+		turnedAway()
+		do(t, nodes[0], "DEL", wakeKey(job))
+		if err := q.Wait(bounded(t), lease); err != nil {
+			t.Fatal(err)
+		}
+		if n := calls(t, nodes[0], "blpop"); n != 1 {
+			t.Errorf("%d pops: it waited for another token", n)
+		}
+		// Whoever is turned away once more has not met a record on its way.
+		turnedAway()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- q.Wait(ctx, lease) }()
+		poll(t, "it waits for a token", func() bool { return blocked(t, nodes[0]) == 1 })
+		cancel()
+		if err := result(t, done); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+
 	t.Run("token_does_not_stay", func(t *testing.T) {
 		nodes, holder, _ := start(t)
 		release(t, holder)

@@ -17,6 +17,10 @@ func Examine(dir string) []locks.Finding {
 	const check, flocks = "state directory", "state directory locks"
 	f := &locks.Findings{Where: dir}
 	at, err := existing(dir)
+	open := ""
+	if err == nil {
+		open, err = checkWay(dir)
+	}
 	if err == nil && at == dir {
 		err = trust(dir)
 	}
@@ -35,9 +39,12 @@ func Examine(dir string) []locks.Finding {
 		_ = file.Close()
 		_ = os.Remove(file.Name())
 	}()
-	if at == dir {
+	switch {
+	case open != "":
+		f.Warn(check, "everybody can write to %q, and put another directory in the place of this one: chmod +t it, or give --state-dir another place", open)
+	case at == dir:
 		f.OK(check, "it can be used")
-	} else {
+	default:
 		f.OK(check, "it is not there yet and can be made")
 	}
 	if err := honoursLocks(file); err != nil {

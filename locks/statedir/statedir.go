@@ -17,9 +17,12 @@ const othersCanWrite = 0o022
 
 // Ensure makes dir with mode 0700, and the directories above it, unless it is
 // there. A directory that lockrun must not trust, because others can write to
-// it or it belongs to another user, is a *[locks.SetupError], and so is one that
-// can't be made.
+// it, or it belongs to another user or was put there by one, is a
+// *[locks.SetupError], and so is one that can't be made.
 func Ensure(dir string) error {
+	if _, err := checkWay(dir); err != nil {
+		return err
+	}
 	if err := makeDurable(dir); err != nil {
 		return &locks.SetupError{
 			What: fmt.Sprintf("state directory %q", dir), Err: err,
@@ -50,7 +53,7 @@ func check(what, path string, info fs.FileInfo, err error) error {
 			err = fmt.Errorf("belongs to user %d, not to user %d", st.Uid, os.Geteuid())
 		} else if info.Mode()&othersCanWrite != 0 {
 			err = fmt.Errorf("has the mode %04o: others can write to it", info.Mode().Perm())
-			next = "make sure that nobody has tampered with it, then take the right away: chmod go-w"
+			next = fmt.Sprintf("make sure that nobody has tampered with it, then take the right away: chmod go-w %q", path)
 		}
 	}
 	if err == nil {

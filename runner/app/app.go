@@ -4,14 +4,11 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
-
-	"github.com/urfave/cli/v2"
 
 	"lockrun/locks"
 	"lockrun/runner"
@@ -33,21 +30,21 @@ type invocation struct {
 // Main runs the program and returns its exit code. It does not return when
 // lockrun has to die of the signal that its child died of.
 func Main(argv []string, stdout, stderr io.Writer) int {
-	if len(argv) > 0 && argv[0] == supervise.GuardianArg0 {
-		return supervise.GuardianMain()
-	}
 	in := &invocation{
 		env: environ(), stdout: stdout,
 		started: locks.SystemClock{}.Now(), startedWall: time.Now(),
 	}
-	in.log = &log{w: stderr, level: runner.Warn}
+	supervise.SurvivePipes()
+	in.log = newLog(stderr)
 	in.log.setUp(in.env)
+	defer in.log.end()
 	if err := in.dispatch(argv); err != nil {
 		e := eventOf(err)
 		in.log.take(e)
 		return *e.ExitCode
 	}
 	if sig := in.result.Signal; sig != 0 {
+		in.log.end()
 		supervise.DieBySignal(sig) // comes back only as PID 1
 	}
 	return in.result.Shown()
@@ -85,47 +82,43 @@ func (in *invocation) dispatch(argv []string) error {
 	var own []string
 	own, in.command, in.hasCommand = splitArgs(argv)
 	root := newSettings(runOptions, in.env)
-	a := &cli.App{
-		Name: "lockrun", Flags: root.flags(),
-		HideHelp: true, HideHelpCommand: true, HideVersion: true,
-		Writer: io.Discard, ErrWriter: io.Discard,
-		ExitErrHandler: func(*cli.Context, error) {}, // one place ends the process
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return flagError(err, root) },
-		Action:         func(c *cli.Context) error { return in.root(root, c.Args().Slice()) },
+	words, err := root.parse(splitShort(own[min(1, len(own)):]))
+	if err != nil {
+		return err
 	}
-	if !in.hasCommand {
+	if !in.hasCommand && len(words) > 0 {
 		for _, c := range in.commands() {
-			a.Commands = append(a.Commands, c.cli(in))
+			if c.name == words[0] {
+				return in.runCommand(c, words[1:])
+			}
 		}
 	}
-	return a.RunContext(context.Background(), append([]string{"lockrun"}, splitShort(own[min(1, len(own)):])...))
+	return in.root(root, words)
 }
 
-// cli makes the flag library's form of a command.
-func (c *command) cli(in *invocation) *cli.Command {
+// runCommand does what a command of lockrun is for.
+func (in *invocation) runCommand(c *command, args []string) error {
 	s := newSettings(append(c.options, pick("help")...), in.env)
 	s.command = c
-	return &cli.Command{
-		Name: c.name, Flags: s.flags(), HideHelp: true, HideHelpCommand: true,
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return flagError(err, s) },
-		Action: func(x *cli.Context) error {
-			if err := c.readWord(s, x.Args().Slice()); err != nil {
-				return err
-			}
-			if err := s.check(); err != nil {
-				return err
-			}
-			if help, err := s.bool("help"); err != nil {
-				return err
-			} else if help {
-				return in.print(c.help)
-			}
-			if err := s.readFile(); err != nil {
-				return err
-			}
-			return c.run(s)
-		},
+	words, err := s.parse(args)
+	if err != nil {
+		return err
 	}
+	if err := c.readWord(s, words); err != nil {
+		return err
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	if help, err := s.bool("help"); err != nil {
+		return err
+	} else if help {
+		return in.print(c.help)
+	}
+	if err := s.readFile(); err != nil {
+		return err
+	}
+	return c.run(s)
 }
 
 // root is a run, or a question about one.

@@ -168,7 +168,13 @@ func (c *runConfig) readRest(s *settings) (err error) {
 		return nil
 	})
 	read(func() (err error) { c.maxRuntime, err = s.duration("max-runtime", 0); return })
-	read(func() (err error) { c.atLeast, err = s.duration("at-least", 0); return })
+	read(func() (err error) {
+		c.atLeast, err = s.duration("at-least", 0)
+		if err == nil && c.atLeast > guard.AbsurdAfter {
+			err = usagef("%s: %s is longer than a week, after which nobody believes a lease", s.where("at-least"), c.atLeast)
+		}
+		return err
+	})
 	read(func() (err error) { c.heldCode, err = s.exitCode("conflict-exit-code", runner.ExitHeld); return })
 	read(func() (err error) { c.doneCode, err = s.exitCode("done-exit-code", 0); return })
 	read(func() error {

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -46,15 +48,15 @@ func (s *settings) readFile() error {
 	}
 	content, mode, err := readConfigFile(path)
 	if err != nil {
-		return usagef("%s: %w", where, pathFault(path, err))
+		return usagef("%s: %w", where, err)
 	}
 	values, err := parseConfig(content)
 	if err != nil {
 		return usagef("%s: %q %w", where, path, err)
 	}
-	if mode.Perm()&0o044 != 0 && slices.ContainsFunc(append(values["postgres"], values["redis"]...), holdsPassword) {
+	if can := sharedWith(mode); can != "" && slices.ContainsFunc(append(values["postgres"], values["redis"]...), holdsPassword) {
 		return &locks.SetupError{
-			What: where, Err: fmt.Errorf("%q holds a password and others can read it (mode %04o)", path, mode.Perm()),
+			What: where, Err: fmt.Errorf("%q holds a password and others can %s it (mode %04o)", path, can, mode.Perm()),
 			Next: fmt.Sprintf("chmod 600 %q, or put the password into a file of its own and write file:PATH", path),
 		}
 	}
@@ -66,7 +68,7 @@ func readConfigFile(path string) (content []byte, mode fs.FileMode, err error) {
 	if path == os.DevNull { // no file at all, not even the system's
 		return nil, 0, nil
 	}
-	return readRegular(path)
+	return locks.ReadRegular(path)
 }
 
 // yamlLine finds the only part of the library's errors that is shown: the rest
@@ -76,8 +78,16 @@ var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 // parseConfig reads a mapping of long names to values. Values are taken as they
 // are written: 08:00 is no number of minutes, 2026-07-01 no time.
 func parseConfig(content []byte) (map[string][]string, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
+	var document, second yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(content))
+	err := d.Decode(&document)
+	if err == nil {
+		err = d.Decode(&second)
+	}
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("has a second document, see line %d", second.Line)
+	case !errors.Is(err, io.EOF):
 		if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
 			return nil, fmt.Errorf("is no YAML, see line %s", m[1])
 		}

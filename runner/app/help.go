@@ -65,11 +65,13 @@ const recordOptions = `  --postgres DSN   URL or key=value; or file:PATH        
 `
 
 const statusHelp = `lockrun status tells who holds what, and the latest date of each name. Runs that nobody knows
-the end of are listed whatever their date.
+the end of are listed whatever their date. With --name, also a lock in Redis that has no lease.
 
   lockrun status [--name NAME] [options]
 
   --name NAME      this one only; exit 1 when it is not known
+  --redis URL      where its lock is (repeat it); or file:PATH   LOCKRUN_REDIS
+  --redis-ca, --redis-cert, --redis-key FILE      TLS to Redis
 ` + recordOptions
 
 const historyHelp = `lockrun history lists the attempts of a name, newest first, or the dates without a success.
@@ -101,7 +103,8 @@ wait in the outbox of this user on this host are stored first, and may decide it
 ` + recordOptions
 
 const releaseHelp = `lockrun release ends the lease of a holder that has missed a renewal, or one that is absurdly
-long, and removes its Redis key. One in good standing keeps its lease (exit 75) without --force.
+long, or one whose run has ended, and removes its Redis key. One in good standing keeps its lease
+(exit 75) without --force. A lock in Redis of a run that died before it had a lease is removed too.
 The date of that run stays taken: see lockrun resolve.
 
   lockrun release --name NAME --reason TEXT [--force] [options]

@@ -49,7 +49,11 @@ func no(err error) error { return &exitError{kind: runner.EventRefused, code: ex
 
 // holderText tells who holds, for a refusal.
 func holderText(h *locks.HeldError) string {
-	return held(runner.Event{Held: h, Note: "so nothing was changed"})
+	return heldText(h, "so nothing was changed")
+}
+
+func heldText(h *locks.HeldError, outcome string) string {
+	return held(runner.Event{Held: h, Note: outcome})
 }
 
 // actor is who uses this command: the user and the host.
@@ -129,12 +133,13 @@ type rawJSON string
 // MarshalJSON implements [json.Marshaler].
 func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-func auditRow(a *guard.Audit) []auditJSON {
-	if a == nil {
-		return nil
+func auditRows(list []*guard.Audit) []auditJSON {
+	var rows []auditJSON
+	for _, a := range list {
+		rows = append(rows, auditJSON{
+			At: jsonTime(a.At), Actor: a.Actor, Action: a.Action, Name: a.Name, RunDate: orNull(a.Date), Reason: a.Reason,
+			Before: orNull(rawJSON(a.Before)), After: orNull(rawJSON(a.After)),
+		})
 	}
-	return []auditJSON{{
-		At: jsonTime(a.At), Actor: a.Actor, Action: a.Action, Name: a.Name, RunDate: orNull(a.Date), Reason: a.Reason,
-		Before: orNull(rawJSON(a.Before)), After: orNull(rawJSON(a.After)),
-	}}
+	return rows
 }

@@ -2,9 +2,9 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"lockrun/runner"
@@ -13,26 +13,37 @@ import (
 // log writes events to stderr, one line each. Nothing else of lockrun writes
 // there while a child may run.
 type log struct {
-	mu    sync.Mutex
-	w     io.Writer
+	w     *writer
 	level runner.Level
 	json  bool
 	name  string // --name
 }
 
-// take writes an event if its level is wanted. A write that fails is dropped:
-// a closed log must not end a run.
+func newLog(stderr io.Writer) *log {
+	l := &log{level: runner.Warn}
+	l.w = &writer{to: stderr, lost: func(n int) string {
+		return l.line(runner.Event{Kind: runner.EventConfig, Level: runner.Warn, Err: fmt.Errorf(
+			"%d lines are missing here: nobody has read standard error for too long", n)})
+	}}
+	return l
+}
+
+// take writes an event if its level is wanted.
 func (l *log) take(e runner.Event) {
-	if e.Level > l.level {
-		return
+	if e.Level <= l.level {
+		l.w.put(l.line(e))
 	}
-	line := l.text(e)
+}
+
+// end gives what was taken a last chance to be written. Whatever ends or
+// replaces this process calls it first.
+func (l *log) end() { l.w.wait(lastPatience) }
+
+func (l *log) line(e runner.Event) string {
 	if l.json {
-		line = l.object(e)
+		return l.object(e) + "\n"
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, _ = io.WriteString(l.w, line+"\n")
+	return l.text(e) + "\n"
 }
 
 // record is a line of --log-format json. The keys are stable.

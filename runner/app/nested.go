@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -61,6 +62,7 @@ func (in *invocation) nested(c *runConfig, path string, signals <-chan os.Signal
 		}
 	}
 	in.log.take(runner.Event{Kind: runner.EventStarted, Level: runner.Info, PID: os.Getpid(), Note: "under the lease of the outer run"})
+	in.log.end()
 	return commandFault(supervise.Exec(path, in.command))
 }
 
@@ -79,7 +81,8 @@ func (in *invocation) outerDate(c *runConfig, date string) error {
 }
 
 // outerHolds asks the store whether the outer run still holds the lease, and for
-// its clock.
+// its clock. A run that has ended may hold one as well, by --at-least: nobody
+// renews that, and nobody would end this command with it.
 func (in *invocation) outerHolds(c *runConfig) (at time.Time, err error) {
 	var l guard.Ledger = sqlite.NewLedger(c.stores.stateDir)
 	if !c.stores.local {
@@ -93,13 +96,15 @@ func (in *invocation) outerHolds(c *runConfig) (at time.Time, err error) {
 		return at, err
 	}
 	runID := in.env["LOCKRUN_RUN_ID"]
-	for _, lease := range rows.Leases {
-		if lease.RunID == runID && lease.Live(rows.At) {
+	why := "no longer holds the lease"
+	if slices.ContainsFunc(rows.Leases, func(l guard.Lease) bool { return l.RunID == runID && l.Live(rows.At) }) {
+		if slices.ContainsFunc(rows.Attempts, func(a guard.Attempt) bool { return a.RunID == runID && a.Outcome == guard.OutcomeRunning }) {
 			return rows.At, nil
 		}
+		why = "has ended"
 	}
 	return at, &exitError{
 		kind: runner.EventRefused, code: runner.ExitLost,
-		err: fmt.Errorf("nothing started: the run %q that this is inside no longer holds the lease", runID),
+		err: fmt.Errorf("nothing started: the run %q that this is inside %s; what is to outlive its run, and start others, needs LOCKRUN_RUN_ID and LOCKRUN_NAME unset", runID, why),
 	}
 }

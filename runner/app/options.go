@@ -1,7 +1,9 @@
 package app
 
 import (
+	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,6 +132,26 @@ func (v *flagValue) IsBoolFlag() bool { return v.o.kind == takesNothing }
 
 func newSettings(options []option, env map[string]string) *settings {
 	return &settings{options: options, given: map[string][]string{}, env: env}
+}
+
+// parse reads options up to the first word that is none, and returns that and
+// the words after it.
+//
+// Of the flag library only the flags are used. Its App can also write help, from
+// templates that call methods by their names; then the linker has to keep every
+// method of every type in the program, which makes it a third larger.
+func (s *settings) parse(args []string) (words []string, err error) {
+	set := flag.NewFlagSet("lockrun", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	for _, f := range s.flags() {
+		if err := f.Apply(set); err != nil {
+			return nil, err
+		}
+	}
+	if err := set.Parse(args); err != nil {
+		return nil, flagError(err, s)
+	}
+	return set.Args(), nil
 }
 
 // flags gives the options to the flag library. A short name is a flag of its

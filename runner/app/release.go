@@ -41,40 +41,51 @@ func (in *invocation) release(s *settings) error {
 		if err != nil {
 			return err
 		}
-		was, audit, err := l.Release(ctx, &e)
-		if err != nil {
-			return unreleased(&was, err)
-		}
-		keys := 0
 		if q != nil {
 			defer q.Close()
-			keys, err = q.ReleaseRun(ctx, e.Name, was.RunID)
 		}
-		if asJSON {
-			return errors.Join(printJSON(in, auditRow(audit)), err)
-		}
-		return errors.Join(in.print(released(&was, audit != nil, keys)), err)
+		return in.releaseBoth(ctx, l, q, &e, asJSON)
 	})
 }
 
-// operatorQuorum is the quorum of these stores, nil if they have none.
-func operatorQuorum(st stores) (*quorum.Quorum, error) {
-	if st.local || len(st.redis) == 0 {
-		return nil, nil
+// releaseBoth ends the lease, removes the key that goes with it, and those of
+// runs that never came to a lease.
+func (in *invocation) releaseBoth(ctx context.Context, l guard.Ledger, q *quorum.Quorum, e *guard.Eviction, asJSON bool) error {
+	was, audit, err := l.Release(ctx, e)
+	known := err == nil
+	if !known && (q == nil || !errors.Is(err, guard.ErrNotFound)) {
+		return unreleased(&was, err)
 	}
-	t, err := locks.NewTiming(time.Minute, -1)
-	if err != nil {
-		return nil, err
+	keys := 0
+	var away, fault error
+	var stray removedLocks
+	if q != nil {
+		if known {
+			keys, away = q.ReleaseRun(ctx, e.Name, was.RunID)
+		}
+		if stray, fault = releaseLocks(ctx, q, l, e); away == nil {
+			away = stray.away
+		}
+		fault = errors.Join(fault, away)
 	}
-	q, err := quorum.New(quorum.Options{URLs: st.redis, TLS: st.tls, Timing: t, Clock: locks.SystemClock{}})
-	var setup *locks.SetupError
+	lines, audits := stray.lines, stray.audits
 	switch {
-	case errors.As(err, &setup):
-		return nil, setup
-	case err != nil:
-		return nil, usagef("%w", err)
+	case known:
+		lines = append([]string{released(&was, audit != nil, keys)}, lines...)
+		if audit != nil {
+			audits = append([]*guard.Audit{audit}, audits...)
+		}
+	case len(lines) == 0 && fault == nil:
+		return unreleased(&was, err)
 	}
-	return q, nil
+	if asJSON {
+		return errors.Join(printJSON(in, auditRows(audits)), fault)
+	}
+	text := ""
+	for _, line := range lines {
+		text += escaped(line) + "\n"
+	}
+	return errors.Join(in.print(text), fault)
 }
 
 // released says whose lease it was, and that its child may not know yet.
@@ -87,16 +98,21 @@ func released(was *guard.Lease, ended bool, keys int) string {
 	if keys > 0 {
 		line += fmt.Sprintf(", its key removed from %d Redis nodes", keys)
 	}
-	if ended && was.ExpiresAt.Sub(was.RenewedAt) <= guard.AbsurdAfter {
+	switch {
+	case ended && was.Ended:
+		line += "; its run had ended before, only --at-least kept it"
+	case ended && was.ExpiresAt.Sub(was.RenewedAt) <= guard.AbsurdAfter:
 		line += fmt.Sprintf("; a holder that still lives learns of it at its next renewal, by %s", stamp(was.ExpiresAt))
 	}
-	return escaped(line) + "\n"
+	return line
 }
 
 // unreleased words a refusal.
 func unreleased(was *guard.Lease, err error) error {
 	var live *locks.HeldError
 	switch {
+	case errors.As(err, &live) && live.Ended:
+		return &exitError{kind: runner.EventHeld, code: runner.ExitHeld, held: live, err: fmt.Errorf("%s; --force ends it sooner", holderText(live))}
 	case errors.As(err, &live):
 		return &exitError{kind: runner.EventHeld, code: runner.ExitHeld, held: live, err: fmt.Errorf("%s; last renewed %s: if its holder is dead, release it from %s on, when it has missed a renewal; --force on a living holder makes two runs at once possible",
 			holderText(live), stamp(was.RenewedAt), stamp(was.OverdueAt().Add(time.Second)))}

@@ -87,7 +87,7 @@ func (in *invocation) resolve(s *settings) error {
 			in.warn(errors.New(left))
 		}
 		if asJSON {
-			return printJSON(in, auditRow(audit))
+			return printJSON(in, auditRows([]*guard.Audit{audit}))
 		}
 		return in.print(escaped(resolved(&r, &was)) + "\n")
 	})
@@ -114,6 +114,8 @@ func unresolved(ctx context.Context, l guard.Ledger, r *guard.Resolution, err er
 	var live *locks.HeldError
 	var settled *guard.SettledError
 	switch {
+	case errors.As(err, &live) && live.Ended:
+		return &exitError{kind: runner.EventHeld, code: runner.ExitHeld, held: live, err: fmt.Errorf("%s: %s; lockrun release --force ends it sooner", r.Date, holderText(live))}
 	case errors.As(err, &live):
 		return &exitError{kind: runner.EventHeld, code: runner.ExitHeld, held: live, err: fmt.Errorf("%s: %s", r.Date, holderText(live))}
 	case errors.As(err, &settled):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -33,16 +34,22 @@ func hostName() string {
 }
 
 // osUser is the name of the user, or the number when no name is known: a
-// container often has no entry for it.
+// container often has no entry for it. user.Current would then believe $USER,
+// which may be anybody's.
 func osUser() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
+	uid := strconv.Itoa(os.Getuid())
+	if u, err := user.LookupId(uid); err == nil && u.Username != "" {
 		return u.Username
 	}
-	return "uid " + strconv.Itoa(os.Getuid())
+	return "uid " + uid
 }
 
 // run is the main job.
 func (in *invocation) run(s *settings) error {
+	// One processor is plenty for a program that waits. With more of them the
+	// threads wake each other for nothing, and on a large host more threads could
+	// be wanted at once than the supervision keeps ready.
+	runtime.GOMAXPROCS(1)
 	signals, stop := supervise.Signals()
 	defer stop()
 	if err := in.log.configure(s); err != nil {
@@ -130,7 +137,7 @@ func (in *invocation) wire(r *runner.Runner, c *runConfig) error {
 			in.log.take(runner.Event{Kind: runner.EventConfig, Level: runner.Warn, Err: fmt.Errorf("redis node %s counts as failed: %w", node, err)})
 		},
 		Debug: func(text string) {
-			in.log.take(runner.Event{Kind: runner.EventRenewFailed, Level: runner.Debug, Err: errors.New(text)})
+			in.log.take(runner.Event{Kind: runner.EventUnavailable, Level: runner.Debug, Err: errors.New(text)})
 		},
 	})
 	var setup *locks.SetupError

@@ -1,11 +1,9 @@
 package app
 
 import (
-	"errors"
+	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -22,57 +20,34 @@ func secret(where, text string) (string, error) {
 	if !isFile {
 		return text, nil
 	}
-	raw, mode, err := readRegular(path)
+	raw, mode, err := locks.ReadRegular(path)
 	if err != nil {
-		return "", usagef("%s: %w", where, pathFault(path, err))
+		return "", usagef("%s: %w", where, err)
 	}
 	value := strings.TrimSpace(string(raw))
 	if value == "" {
 		return "", usagef("%s: %q is empty", where, path)
 	}
-	if mode&0o044 != 0 && holdsPassword(value) {
+	if can := sharedWith(mode); can != "" && holdsPassword(value) {
 		return "", &locks.SetupError{
-			What: where, Err: fmt.Errorf("%q holds a password and others can read it (mode %04o)", path, mode.Perm()),
+			What: where, Err: fmt.Errorf("%q holds a password and others can %s it (mode %04o)", path, can, mode.Perm()),
 			Next: fmt.Sprintf("chmod 600 %q", path),
 		}
 	}
 	return value, nil
 }
 
-// maxFile bounds what is read of a file that an option names.
-const maxFile = 1 << 20
-
-// readRegular reads a file that an option names, and tells its mode.
-func readRegular(path string) (content []byte, mode fs.FileMode, err error) {
-	info, err := os.Stat(path) // before it is opened: a FIFO would wait for a writer
-	if err != nil {
-		return nil, 0, err
+// sharedWith tells what others may do with a file of this mode, "" for nothing
+// that matters to one with a password in it: to read that, or to put other
+// servers in its place.
+func sharedWith(mode fs.FileMode) string {
+	switch {
+	case mode&0o044 != 0:
+		return "read"
+	case mode&0o022 != 0:
+		return "write to"
 	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	if info, err = f.Stat(); err != nil {
-		return nil, 0, err
-	}
-	content, err = io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = errors.New("is larger than 1 MiB")
-	}
-	return content, info.Mode(), err
-}
-
-// pathFault drops what fs errors repeat, and quotes the path.
-func pathFault(path string, err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return fmt.Errorf("%q: %w", path, err)
+	return ""
 }
 
 // passwordIn matches a password in a URL's user part or in a key=value text. A
@@ -81,4 +56,18 @@ var passwordIn = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)://[^/?#\s]*:[^@]*@|password\s*=`)
 })
 
-func holdsPassword(text string) bool { return passwordIn().MatchString(text) }
+func holdsPassword(text string) bool {
+	return passwordIn().MatchString(text) || passwordIn().MatchString(unescaped(text))
+}
+
+// escape matches a character as a URL may write it.
+var escape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%[0-9A-Fa-f]{2}`) })
+
+// unescaped is a text with the characters that a URL's escapes stand for; what is
+// no escape stays.
+func unescaped(text string) string {
+	return escape().ReplaceAllStringFunc(text, func(e string) string {
+		char, _ := hex.DecodeString(e[1:])
+		return string(char)
+	})
+}

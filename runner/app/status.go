@@ -10,7 +10,7 @@ import (
 )
 
 func (in *invocation) statusCommand() *command {
-	return &command{name: "status", help: statusHelp, options: ledgerOptions("name"), run: in.status}
+	return &command{name: "status", help: statusHelp, options: ledgerOptions("name", "redis", "redis-ca", "redis-cert", "redis-key"), run: in.status}
 }
 
 // statusJSON is a run that holds a lease, has its name's latest date, or never
@@ -50,7 +50,7 @@ func (in *invocation) status(s *settings) error {
 	if err != nil {
 		return err
 	}
-	return in.withLedger(s, func(ctx context.Context, l guard.Ledger, _ stores) error {
+	return in.withLedger(s, func(ctx context.Context, l guard.Ledger, st stores) error {
 		rows, err := l.Latest(ctx, name)
 		if err != nil {
 			return err
@@ -60,6 +60,13 @@ func (in *invocation) status(s *settings) error {
 			if left := living(list[i].RunID); left != "" && list[i].State == guard.StateUnknown {
 				list[i].Notes = append(list[i].Notes, left)
 			}
+		}
+		if name != "" {
+			inRedis, err := in.locksOf(ctx, l, st, name)
+			if err != nil {
+				return err
+			}
+			list = append(list, inRedis...)
 		}
 		if asJSON {
 			if err := printJSON(in, statusRows(list)); err != nil {
@@ -80,6 +87,24 @@ func (in *invocation) status(s *settings) error {
 		}
 		return in.print("nothing has run yet\n")
 	})
+}
+
+// locksOf are the locks in Redis of a name that have no lease. Redis being away,
+// or set up wrongly, is a warning: what is on record is the answer.
+func (in *invocation) locksOf(ctx context.Context, l guard.Ledger, st stores, name string) ([]guard.Standing, error) {
+	q, err := operatorQuorum(st)
+	if err != nil {
+		in.warn(err)
+	}
+	if q == nil {
+		return nil, nil
+	}
+	defer q.Close()
+	list, away, err := lockStandings(ctx, q, l, name)
+	if away != nil {
+		in.warn(away)
+	}
+	return list, err
 }
 
 func statusRows(list []guard.Standing) []statusJSON {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -46,6 +47,9 @@ func sentence(e runner.Event) string {
 	case runner.EventRefused:
 		return refused(e)
 	case runner.EventLost:
+		if errors.Is(e.Err, runner.ErrUnkilled) {
+			return "lost: " + reason(e)
+		}
 		if e.Status == nil {
 			return "lost, the child was ended: " + reason(e)
 		}
@@ -118,13 +122,27 @@ func held(e runner.Event) string {
 	if !h.By.Since.IsZero() {
 		fmt.Fprintf(&b, " since %s", stamp(h.By.Since))
 	}
-	if !h.By.Until.IsZero() {
+	switch {
+	case h.By.Until.IsZero():
+	case h.Ended:
+		fmt.Fprintf(&b, ", until %s: its run has ended, --at-least keeps the lease", stamp(h.By.Until))
+	default:
 		fmt.Fprintf(&b, ", until %s if not renewed", stamp(h.By.Until))
 	}
-	if e.ExitCode == nil {
-		return b.String() + ", " + e.Note
+	if h.Tier == quorumTier {
+		b.WriteString(" (its lock in Redis)") // which may be all that there is
 	}
-	return b.String() + "; nothing started, " + e.Next
+	return b.String() + heldEnd(e)
+}
+
+// quorumTier is the tier whose locks are in Redis.
+const quorumTier = "quorum"
+
+func heldEnd(e runner.Event) string {
+	if e.ExitCode == nil {
+		return ", " + e.Note
+	}
+	return "; nothing started, " + e.Next
 }
 
 // earlier says who ran the date before.

@@ -26,7 +26,8 @@
 // K is kept in CLOCK_BOOTTIME by both, so that a suspended host makes neither of
 // them late. A deadline that has passed is never extended.
 //
-// The guardian's life:
+// The guardian's life, in which it is told to start only after it has said that it
+// lacks nothing (a thread, say):
 //
 //	waiting --start--> running --SIGTERM--> terming --K--> killing --empty--> end
 //	                      |                    |

@@ -22,11 +22,23 @@ func (g *guardian) terminate(why int, killAt locks.Instant) {
 		return
 	}
 	g.phase = terming
-	for _, p := range alive(os.Getpid()) {
-		p.signal(syscall.SIGTERM)
-		p.signal(syscall.SIGCONT) // a stopped process would not see it
+	g.signalChild(syscall.SIGTERM)
+	g.signalChild(syscall.SIGCONT) // a stopped process would not see it
+	for _, p := range descendants(os.Getpid()) {
+		if p.pid != g.child {
+			p.signal(syscall.SIGTERM)
+			p.signal(syscall.SIGCONT)
+		}
 	}
 	g.say(message{verb: sayTerm, n: why, at: g.killAt})
+}
+
+// signalChild signals the child itself, which needs no /proc: only this process
+// reaps it, so until then the number is the child's.
+func (g *guardian) signalChild(sig syscall.Signal) {
+	if !g.exited {
+		_ = syscall.Kill(g.child, sig)
+	}
 }
 
 // settleLeftovers applies the policy to what the child has left, once that had
@@ -38,12 +50,12 @@ func (g *guardian) settleLeftovers(now locks.Instant) {
 	if now < g.settleBy {
 		return
 	}
-	left := alive(os.Getpid())
-	if len(left) == 0 {
+	left := len(alive(os.Getpid()))
+	if left == 0 && now < g.settleBy.Add(unseenFor) {
 		return // they are dying, and wait4 will say so
 	}
 	g.counted = true
-	g.say(message{verb: sayLeftovers, n: len(left)})
+	g.say(message{verb: sayLeftovers, n: max(left, 1)})
 	switch g.leftovers {
 	case Kill:
 		g.terminate(becauseLeftovers, now.Add(g.killAfter))
@@ -55,6 +67,7 @@ func (g *guardian) settleLeftovers(now locks.Instant) {
 
 // kill makes one pass, and tells lockrun that it goes on.
 func (g *guardian) kill(now locks.Instant) {
+	g.signalChild(syscall.SIGKILL)
 	pids := killTree(os.Getpid())
 	if g.told == 0 || now.Sub(g.told) >= g.margin/heartbeats {
 		g.told = now

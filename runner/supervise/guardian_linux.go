@@ -13,12 +13,17 @@ import (
 	"lockrun/locks"
 )
 
+// The guardian lives and ends here, before the packages that only lockrun needs
+// (drivers, database, command line) are initialised: they would be a good part
+// of all that it costs. What this package imports is initialised by then.
 func init() {
+	if len(os.Args) == 0 || os.Args[0] != GuardianArg0 {
+		return
+	}
 	// The kernel sends a parent-death signal when the thread that forked ends.
 	// The main thread ends with the process only, so it has to be the one.
-	if os.Args[0] == GuardianArg0 {
-		runtime.LockOSThread()
-	}
+	runtime.LockOSThread()
+	os.Exit(guard())
 }
 
 // guardianName is what pkill and killall see. It does not contain "lockrun", so
@@ -33,6 +38,11 @@ const guardianArgs = 7
 // themselves before they count as left over: a "tee" or a pager behind a pipe is
 // still writing when the shell that started it ends.
 const settle = 100 * time.Millisecond
+
+// unseenFor is how much longer wait4 may know of descendants of which /proc shows
+// none alive. Then they count as left over too: a zombie that a debugger holds, or
+// a process that /proc hides, must not keep the run going for ever.
+const unseenFor = time.Second
 
 // command is what the guardian is started with.
 type command struct {
@@ -100,26 +110,36 @@ type guardian struct {
 	finished  bool
 }
 
-// GuardianMain is the guardian's whole life, and returns its exit code. It talks
-// to lockrun alone and prints nothing.
-func GuardianMain() int {
+// guard is the guardian's whole life, and returns its exit code. It talks to
+// lockrun alone and prints nothing.
+func guard() int {
 	cmd, err := parseCommand(os.Args)
 	if err == nil {
 		err = subreaper()
+	}
+	if err == nil {
+		_, err = procDir()
 	}
 	var c *conn
 	if err == nil {
 		c, err = newConn(cmd.socket)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: started by lockrun only: %v\n", GuardianArg0, err)
+		said := make(chan struct{})
+		go func() {
+			fmt.Fprintf(os.Stderr, "%s: started by lockrun only: %v\n", GuardianArg0, err)
+			close(said)
+		}()
+		select {
+		case <-said:
+		case <-time.After(time.Second / 10): // nobody reads it
+		}
 		return 64
 	}
 	g := &guardian{
 		command: cmd, conn: c, clock: locks.SystemClock{}, children: make(chan os.Signal, 1),
 	}
 	g.alarm = g.clock.NewAlarm()
-	_ = os.WriteFile("/proc/self/comm", []byte(guardianName), 0)
 	signal.Notify(g.children, syscall.SIGCHLD)
 	// Whoever stops a whole service signals each process of its cgroup; the
 	// guardian has to outlive the child. The terminal's stop signals reach it
@@ -129,6 +149,8 @@ func GuardianMain() int {
 		drop(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	}
 	warmThreads(spareThreads)
+	g.say(message{verb: sayReady})
+	_ = os.WriteFile("/proc/self/comm", []byte(guardianName), 0)
 	for !g.finished {
 		select {
 		case <-g.conn.readable:
@@ -256,8 +278,7 @@ func (g *guardian) pass(sig syscall.Signal) {
 	switch {
 	case g.phase == waiting:
 	case !g.exited:
-		// Only this process reaps it, so the number is still the child's.
-		_ = syscall.Kill(g.child, sig)
+		g.signalChild(sig)
 	default:
 		for _, p := range alive(os.Getpid()) {
 			p.signal(sig)

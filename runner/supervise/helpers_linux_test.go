@@ -205,8 +205,7 @@ func (f *fixture) survivors() []int {
 		if err != nil {
 			continue
 		}
-		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if !bytes.Contains(env, []byte("TEST_DIR="+f.dir+"\x00")) {
+		if !inherited(pid, "TEST_DIR="+f.dir) {
 			continue
 		}
 		if p, ok := readProcess(pid); ok && p.alive() {
@@ -214,6 +213,19 @@ func (f *fixture) survivors() []int {
 		}
 	}
 	return pids
+}
+
+// inherited tells whether the process was started with the variable. Only the
+// threads that still run know.
+func inherited(pid int, variable string) bool {
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/environ", pid))
+	for _, path := range paths {
+		env, _ := os.ReadFile(path)
+		if bytes.Contains(env, []byte(variable+"\x00")) {
+			return true
+		}
+	}
+	return false
 }
 
 // treeScript is a job that is hard to get rid of: a shell, a plain child, a deaf

@@ -24,9 +24,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == GuardianArg0 {
-		os.Exit(GuardianMain())
-	}
 	switch os.Getenv(roleEnv) {
 	case "":
 		locktest.DefaultSignals()
@@ -79,6 +76,7 @@ func drive() int {
 	}
 	os.Unsetenv(roleEnv)
 	os.Unsetenv(specEnv)
+	SurvivePipes()
 	signals, stop := Signals()
 	defer stop()
 	path, err := LookPath(spec.Argv[0])

@@ -16,6 +16,7 @@ const (
 	sayTerminate = "terminate" // seq, at: earlier deadline; SIGTERM now
 	saySignal    = "signal"    // n: a signal for the child
 	// To lockrun.
+	sayReady     = "ready"     // the guardian lacks nothing any more
 	sayStarted   = "started"   // n: the child's pid
 	sayFailed    = "failed"    // n: errno; 0 = it was too late
 	sayAck       = "ack"       // seq, at: the deadline that now counts

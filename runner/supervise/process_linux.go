@@ -3,27 +3,63 @@ package supervise
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// process is a line of /proc/PID/stat.
-type process struct {
-	pid    int
-	parent int
-	state  byte   // Z = a zombie, which needs no killing
-	start  uint64 // clock ticks since boot: with pid it names one process for ever
+// procDir is /proc as it was when this process first asked. Another one may be
+// mounted over it later, by the child or by whoever shares the mount namespace,
+// that shows other processes, and even others under the same numbers.
+var procDir = sync.OnceValues(func() (int, error) {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open /proc: %w", err)
+	}
+	return fd, nil
+})
+
+// openProc opens a path below /proc for reading.
+func openProc(path string) (int, error) {
+	dir, err := procDir()
+	if err != nil {
+		return -1, err
+	}
+	return unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
-func (p process) alive() bool { return p.state != 'Z' && p.state != 'X' }
+// procNames lists a directory below /proc.
+func procNames(path string) ([]string, error) {
+	fd, err := openProc(path)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// process is a line of /proc/PID/stat.
+type process struct {
+	pid     int
+	parent  int
+	state   byte   // of the main thread: Z = it has ended
+	threads int    // that have not been collected yet
+	start   uint64 // clock ticks since boot: with pid it names one process for ever
+}
+
+// alive tells whether the process can still do something. One whose main thread
+// has ended looks like a zombie, but its other threads work on.
+func (p process) alive() bool { return p.state != 'Z' && p.state != 'X' || p.threads > 1 }
 
 // readProcess returns false if there is no such process.
 func readProcess(pid int) (process, bool) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := openProc(strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return process{}, false
 	}
@@ -34,7 +70,8 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	// The second field is a name in parentheses that can hold anything, so
-	// count from its end. Fields 3, 4 and 22 are state, parent and start.
+	// count from its end. Fields 3, 4, 20 and 22 are state, parent, threads and
+	// start.
 	end := bytes.LastIndexByte(buf[:n], ')')
 	if end < 0 {
 		return process{}, false
@@ -44,20 +81,16 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	parent, err1 := strconv.Atoi(string(fields[1]))
-	start, err2 := strconv.ParseUint(string(fields[19]), 10, 64)
-	return process{pid, parent, fields[0][0], start}, err1 == nil && err2 == nil
+	threads, err2 := strconv.Atoi(string(fields[17]))
+	start, err3 := strconv.ParseUint(string(fields[19]), 10, 64)
+	return process{pid, parent, fields[0][0], threads, start}, errors.Join(err1, err2, err3) == nil
 }
 
 // descendants are the processes below root as one pass over /proc sees them,
 // parents before children. A process that forks or dies meanwhile can hide some
 // of them, so whoever needs all asks again until wait4 knows of none.
 func descendants(root int) []process {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	names, _ := procNames(".")
 	children := make(map[int][]process)
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
@@ -108,15 +141,22 @@ func (p process) signal(sig syscall.Signal) {
 	}
 }
 
-// killTree sends SIGKILL to everything below root and returns the pids of what
-// was alive.
+// killTree sends SIGKILL to everything below root, whatever its state, and
+// returns the pids of what was alive; of the rest if nothing was.
 func killTree(root int) []int {
-	var pids []int
-	for _, p := range alive(root) {
-		pids = append(pids, p.pid)
+	var living, dead []int
+	for _, p := range descendants(root) {
 		p.signal(syscall.SIGKILL)
+		if p.alive() {
+			living = append(living, p.pid)
+		} else {
+			dead = append(dead, p.pid)
+		}
 	}
-	return pids
+	if len(living) > 0 {
+		return living
+	}
+	return dead
 }
 
 // killPause is the time between two passes of killTree: short while a tree that

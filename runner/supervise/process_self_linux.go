@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -48,12 +47,7 @@ func detachStreams(n int) {
 // closeInherited closes the descriptors above standard error that the caller
 // passed on. Everything that Go opens itself closes on exec, and is kept.
 func closeInherited() {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	names, _ := procNames("self/fd")
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
 		if err != nil || fd <= 2 {

@@ -15,15 +15,17 @@ var passable = []os.Signal{
 
 // Signals delivers the signals that lockrun acts upon, until stop is called. A
 // signal that the caller ignores stays ignored, by lockrun and by the child:
-// asking for it would take away what nohup has set. From then on a closed pipe
-// is an error of write and no longer lockrun's death; SIGPIPE is taken and
-// dropped, because the child would inherit it if it were ignored.
+// asking for it would take away what nohup has set.
 func Signals() (signals <-chan os.Signal, stop func()) {
 	taken := make(chan os.Signal, 2*len(passable))
 	notify(taken, passable...)
-	drop(syscall.SIGPIPE)
 	return taken, func() { signal.Stop(taken) }
 }
+
+// SurvivePipes makes a closed pipe an error of write and no longer lockrun's
+// death. SIGPIPE is taken and dropped, because the child would inherit it if it
+// were ignored.
+func SurvivePipes() { drop(syscall.SIGPIPE) }
 
 // drop keeps signals from having any effect on this process, and only on this:
 // the child starts with their default action.

@@ -1,7 +1,9 @@
 package supervise
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -25,7 +27,13 @@ func TestGuardianFailsEarly(t *testing.T) {
 			f := newFixture(t, "sleep", "1000")
 			f.spec.StartDelay, f.spec.Window = 2*time.Second, 2*time.Second
 			f.start()
-			f.send(f.guardian(), tt.sig)
+			guardian := f.guardian()
+			eventually(t, "a guardian that is ready, and a driver that knows", func() bool {
+				name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guardian))
+				_, err := os.Stat(f.spec.Log)
+				return string(name) == guardianName+"\n" && err == nil
+			})
+			f.send(guardian, tt.sig)
 			f.exits(tt.code, f.wait())
 			f.gone()
 			if !slices.Equal(f.kinds(), tt.want) {

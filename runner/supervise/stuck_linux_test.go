@@ -10,12 +10,10 @@ import (
 	"time"
 )
 
-// newStuckFixture has lockrun run as an ordinary user, and its child become a
-// process of root's.
-func newStuckFixture(t *testing.T) *fixture {
+// newUserFixture has what an ordinary user can execute and write to.
+func newUserFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
-	f.spec.KillMargin = time.Second
 	exe, err := os.ReadFile(f.cmd.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -31,8 +29,17 @@ func newStuckFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.cmd.Path = f.file("driver", string(exe), 0o755)
-	root := f.file("root", string(exe), 0o755|os.ModeSetuid)
 	f.cmd.Env = append(f.cmd.Env, "TEST_DIR="+dir)
+	return f
+}
+
+// newStuckFixture has lockrun run as an ordinary user, and its child become a
+// process of root's.
+func newStuckFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := newUserFixture(t)
+	f.spec.KillMargin = time.Second
+	root := f.file("root", f.read("driver"), 0o755|os.ModeSetuid)
 	f.spec.Argv = []string{"sh", "-c", "exec env " + roleEnv + `=root "$0" "$TEST_DIR/up" >/dev/null 2>&1`, root}
 	f.wrap("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
 	if out, err := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "true").CombinedOutput(); err != nil {

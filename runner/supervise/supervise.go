@@ -8,8 +8,8 @@ import (
 )
 
 // GuardianArg0 is argv[0] of the guardian: the process that owns the deadline
-// and is the parent of the child. A program whose os.Args[0] is this must hand
-// over to [GuardianMain] before it does anything else.
+// and is the parent of the child. A process whose os.Args[0] is this never gets
+// to its main on Linux: it becomes the guardian while packages are initialised.
 const GuardianArg0 = "lockrun-guard"
 
 // Policy says what becomes of descendants that outlive the child.

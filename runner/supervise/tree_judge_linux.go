@@ -17,6 +17,14 @@ const concludeWithin = time.Second
 // handle takes in what the guardian says.
 func (t *Tree) handle(m message) {
 	switch m.verb {
+	case sayReady:
+		t.ready = true
+		for _, kept := range t.unsaid {
+			if t.phase == starting { // otherwise it has been given up
+				t.say(kept)
+			}
+		}
+		t.unsaid = nil
 	case sayStarted:
 		t.child = m.n
 		if t.phase == starting { // otherwise the guardian said so too late
@@ -67,6 +75,10 @@ func (t *Tree) judge(now locks.Instant, childless bool) {
 	case starting, guarded:
 		until, why := t.trust(margin)
 		switch {
+		case !t.ready && t.lost:
+			t.conclude(Event{Kind: NotStarted, Err: fmt.Errorf("%w: it died before it was ready", ErrGuardian)})
+		case !t.ready && now >= until:
+			t.conclude(Event{Kind: NotStarted, Err: fmt.Errorf("%w: it did not become ready", ErrGuardian)})
 		case t.lost:
 			t.takeOver(now, "it died")
 		case now >= until:
@@ -77,7 +89,7 @@ func (t *Tree) judge(now locks.Instant, childless bool) {
 	}
 	switch t.phase {
 	case concluding:
-		t.concluded(now)
+		t.awaitGuardian(now)
 	case taken:
 		switch {
 		case childless:
@@ -120,6 +132,9 @@ func (t *Tree) takeOver(now locks.Instant, why string) {
 
 // killAll sends SIGKILL to everything below lockrun, the guardian included.
 func (t *Tree) killAll(now locks.Instant) []int {
+	if t.guardian != 0 {
+		_ = syscall.Kill(t.guardian, syscall.SIGKILL) // which needs no /proc
+	}
 	pids := killTree(os.Getpid())
 	// As init lockrun may kill whatever is in its namespace, and with a single
 	// system call no fork can outrun it.
@@ -147,26 +162,27 @@ func (t *Tree) exited(status syscall.WaitStatus) {
 	t.emit(Event{Kind: Exited, Status: Status{Code: status.ExitStatus()}})
 }
 
-// conclude keeps the last event back until the guardian is reaped: where lockrun
-// is not followed by an init that reaps, it would stay a zombie. Nothing is left
-// for it to do, so it need not be asked to end.
+// conclude tells the last event, and has the guardian reaped: where lockrun is
+// not followed by an init that reaps, it would stay a zombie. Nothing is left for
+// it to do, so it need not be asked to end, and nobody has to wait for that to
+// act upon the event.
 func (t *Tree) conclude(last Event) {
 	if t.phase == concluding || t.phase == over {
 		return
 	}
-	t.phase, t.last, t.since = concluding, last, t.clock.Now()
+	if last.Kind != 0 {
+		t.emit(last)
+	}
+	t.phase, t.since = concluding, t.clock.Now()
 	if t.guardian != 0 {
 		_ = syscall.Kill(t.guardian, syscall.SIGKILL)
 	}
 }
 
-func (t *Tree) concluded(now locks.Instant) {
+func (t *Tree) awaitGuardian(now locks.Instant) {
 	if t.guardian != 0 && now.Sub(t.since) < concludeWithin {
 		t.alarm.Set(t.since.Add(concludeWithin))
 		return
-	}
-	if t.last.Kind != 0 {
-		t.emit(t.last)
 	}
 	t.phase = over
 }

@@ -24,8 +24,8 @@ const (
 	starting                // the guardian was told to start the child
 	guarded                 // the child exists, and the guardian has it
 	taken                   // lockrun itself kills the tree
-	concluding              // all is known, but the guardian is not reaped yet
-	over                    // the last event is out
+	concluding              // the last event is out, but the guardian is not reaped yet
+	over                    // nobody is served any more
 )
 
 // Tree is a child with everything that it forks, and the guardian that has it.
@@ -48,10 +48,11 @@ type Tree struct {
 	guardian int            // pid; 0 = reaped
 	phase    phase
 	sent     map[Kind]bool
-	last     Event // while concluding
 	child    int
 	lost     bool // the channel is at its end
+	ready    bool // the guardian can be talked to
 
+	unsaid   []message     // until it is ready
 	seq      int           // of the last request
 	acked    int           // of the last one acknowledged
 	killAt   locks.Instant // the deadline that the guardian acknowledged last
@@ -70,8 +71,18 @@ func New(opts Options) (*Tree, error) {
 	if err := subreaper(); err != nil {
 		return nil, err
 	}
+	if _, err := procDir(); err != nil {
+		return nil, err
+	}
 	if _, ok := readProcess(os.Getpid()); !ok {
-		return nil, fmt.Errorf("find this process in /proc: %w", syscall.ENOENT)
+		_, err := os.ReadFile("/proc/self/stat")
+		if err == nil {
+			err = syscall.ENOENT // somebody else's /proc
+		}
+		return nil, fmt.Errorf("find this process in /proc: %w", err)
+	}
+	if err := roomForThreads(); err != nil {
+		return nil, err
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -145,12 +156,8 @@ func (t *Tree) Start(vars []string, killAt locks.Instant) {
 			t.conclude(Event{Kind: NotStarted, Err: ErrTooLate})
 			return
 		}
-		t.killAt, t.answerBy = killAt, now.Add(answerWithin)
-		if err := t.ask(message{verb: sayStart, at: killAt, list: vars}); err != nil {
-			t.conclude(Event{Kind: NotStarted, Err: fmt.Errorf("%w: tell it to start: %w", ErrGuardian, err)})
-			return
-		}
-		t.phase = starting
+		t.phase, t.killAt, t.answerBy = starting, killAt, now.Add(answerWithin)
+		t.ask(message{verb: sayStart, at: killAt, list: vars})
 	})
 }
 
@@ -160,7 +167,7 @@ func (t *Tree) Extend(killAt locks.Instant) {
 	t.do(func() {
 		due := t.killAt.Add(-t.opts.Timing.KillAfter)
 		if (t.phase == starting || t.phase == guarded) && !t.sent[TermSent] && t.clock.Now() < due {
-			_ = t.ask(message{verb: sayExtend, at: killAt}) // unheard, it stays unacknowledged
+			t.ask(message{verb: sayExtend, at: killAt})
 		}
 	})
 }
@@ -173,7 +180,7 @@ func (t *Tree) Terminate(killAt locks.Instant, err error) {
 			if t.why == nil {
 				t.why = err
 			}
-			_ = t.ask(message{verb: sayTerminate, at: killAt})
+			t.ask(message{verb: sayTerminate, at: killAt})
 		}
 	})
 }
@@ -183,16 +190,18 @@ func (t *Tree) Terminate(killAt locks.Instant, err error) {
 func (t *Tree) Signal(sig syscall.Signal) {
 	t.do(func() {
 		if (t.phase == starting || t.phase == guarded) && !delivered(sig, t.terminal) {
-			_ = t.conn.send(message{verb: saySignal, n: int(sig)})
+			t.say(message{verb: saySignal, n: int(sig)})
 		}
 	})
 }
 
-// Events tells what happens; it is closed after the last one.
+// Events tells what happens. It is closed some time after the last one, when the
+// guardian is gone as well.
 func (t *Tree) Events() <-chan Event { return t.events }
 
-// Close ends a supervision whose Start was never called; nothing of it is left
-// when Close returns. After Start it does nothing.
+// Close ends a supervision whose Start was never called, and waits for the end of
+// one whose last event is out; nothing of either is left when it returns. In
+// between it does nothing.
 func (t *Tree) Close() {
 	started := make(chan struct{})
 	t.do(func() {
@@ -208,15 +217,28 @@ func (t *Tree) Close() {
 	}
 }
 
-// ask sends a request that the guardian has to acknowledge.
-func (t *Tree) ask(m message) error {
+// ask sends a request that the guardian has to acknowledge; one that it does not
+// hear stays unacknowledged.
+func (t *Tree) ask(m message) {
 	if t.seq == t.acked {
 		t.asked, t.askedAt = m.at, t.clock.Now()
 	}
 	t.asked = min(t.asked, m.at)
 	t.seq++
 	m.seq = t.seq
-	return t.conn.send(m)
+	t.say(m)
+}
+
+// say keeps back what it is told until the guardian is ready. One that dies
+// before, for want of a thread perhaps, was then never told to start.
+func (t *Tree) say(m message) {
+	if !t.ready {
+		t.unsaid = append(t.unsaid, m)
+		return
+	}
+	if err := t.conn.send(m); err != nil && m.verb == sayStart {
+		t.conclude(Event{Kind: NotStarted, Err: fmt.Errorf("%w: tell it to start: %w", ErrGuardian, err)})
+	}
 }
 
 // run owns the tree.

@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,12 +15,6 @@ import (
 // look is the time between two looks at a tree that is being ended. Nothing
 // tells that a process group has become empty.
 const look = 20 * time.Millisecond
-
-// GuardianMain refuses: on this system lockrun supervises alone.
-func GuardianMain() int {
-	fmt.Fprintf(os.Stderr, "%s: there is no guardian on this system\n", GuardianArg0)
-	return 64
-}
 
 // Tree is a child with its process group, as well as this system lets one
 // process supervise it: a best effort. A descendant that leaves the group gets

@@ -104,10 +104,14 @@ func TestBarePlaces(t *testing.T) {
 	b.expect(0, "78", `"/var/lib/lockrun"`, run("--local")...)
 
 	// With servers, a state directory is no condition.
-	b.env = []string{"LOCKRUN_POSTGRES=" + locktest.SharedPostgres(t).Database(t)}
+	b.env = []string{"LOCKRUN_POSTGRES=" + locktest.SharedPostgres(t).Database(t), "USER=root"}
 	b.expect(nobody, "78", "lockrun init", run()...)
 	b.expect(nobody, "0", "", "init")
 	b.expect(nobody, "0", "", run()...)
+	// Whom no file knows is not who he says he is.
+	if out, errs, _ := b.run(nobody, "history", "--name", "x", "--json"); !strings.Contains(out, `"os_user": "uid 54321"`) {
+		t.Errorf("history: %s %s", out, errs)
+	}
 	b.expect(0, "9", "already done", run("--done-exit-code", "9")...)
 	b.expect(nobody, "0", "", "doctor")
 }
