@@ -26,12 +26,12 @@ type Ledger interface {
 	// Resolve decides a date whose guard row is failed or unknown, and returns
 	// that row as it was and what was put on record. It refuses with
 	// [ErrNotFound], a *[SettledError], or a *locks.HeldError while the lease of
-	// that run is live and the run has not ended.
+	// that run is live.
 	Resolve(ctx context.Context, r *Resolution) (Run, *Audit, error)
 	// Release ends the lease of a name and returns the row as it was and what was
 	// put on record: nil if the lease was over already. It refuses with
 	// [ErrNotFound], or a *locks.HeldError for a holder in good standing unless
-	// it is forced. A run that has ended needs no lease: that of --at-least goes.
+	// it is forced.
 	Release(ctx context.Context, e *Eviction) (Lease, *Audit, error)
 	// Note puts on record what a person did to something outside the record, and
 	// returns the row; At is the store's.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // hosts and images without zone data
+
+	"lockrun/locks"
 )
 
 const localtimeFile = "/etc/localtime"
@@ -68,27 +70,11 @@ func namedZone(name, source string) (*time.Location, error) {
 }
 
 func zoneFile(name, path string) (*time.Location, error) {
-	data, err := readRegular(path)
+	data, _, err := locks.ReadRegular(path)
 	if err != nil {
-		// The path may hold control characters; the caller names it, quoted.
-		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pathErr.Err
-		}
-		return nil, err
+		return nil, errors.Unwrap(err) // the caller names the path
 	}
 	return time.LoadLocationFromTZData(name, data)
-}
-
-// readRegular reads a file, but no pipe or device, which may never end.
-func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	return os.ReadFile(path)
 }
 
 // wallClock is what a clock on the wall shows at t in t's zone, carried as a

@@ -131,12 +131,7 @@ func (m *Memory) call(ctx context.Context, kind Call, apply func(now time.Time) 
 		f = hook(ctx)
 	}
 	if f.Delay > 0 {
-		delay := time.NewTimer(f.Delay)
-		defer delay.Stop()
-		select {
-		case <-delay.C:
-		case <-ctx.Done():
-		}
+		_ = locks.Sleep(ctx, f.Delay)
 	}
 	if ctx.Err() != nil {
 		return unanswered(ctx, kind)

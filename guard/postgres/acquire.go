@@ -208,12 +208,7 @@ UPDATE lockrun.attempt SET outcome = 'unknown'
 
 // sleep pauses before the next try, or until ctx ends.
 func (q *asking) sleep(ctx context.Context) {
-	t := time.NewTimer(q.pause.NextBackOff())
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	_ = locks.Sleep(ctx, q.pause.NextBackOff())
 }
 
 // ending tells whether ctx is over, or so nearly that a dialer which counts for

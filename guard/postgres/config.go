@@ -175,6 +175,9 @@ func keyword(dsn, key string) string {
 		}
 		return found
 	}
+	if !strings.Contains(dsn, key) {
+		return "" // the usual case, without an expression to compile
+	}
 	all := regexp.MustCompile(`(?:^|\s)`+key+`\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S*))`).FindAllStringSubmatch(dsn, -1)
 	if all == nil {
 		return ""

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lockrun/guard"
+	"lockrun/guard/guardtest"
 )
 
 // number is the one number that a query gives.
@@ -52,7 +53,7 @@ func BenchmarkGrowth(b *testing.B) {
 						}
 						b.StartTimer()
 					}
-					r := benchRequest(n)
+					r := guardtest.BenchRequest(n, testTTL)
 					if a, err := s.Acquire(ctx, r); err != nil || a.Verdict != guard.Granted {
 						b.Fatalf("%+v, %v", a, err)
 					}
@@ -60,7 +61,7 @@ func BenchmarkGrowth(b *testing.B) {
 				}
 			})
 			b.Run("renew", func(b *testing.B) {
-				r := benchRequest(0)
+				r := guardtest.BenchRequest(0, testTTL)
 				r.Name, r.TTL = "renewed", time.Hour
 				if a, err := s.Acquire(ctx, r); err != nil || a.Verdict != guard.Granted {
 					b.Fatalf("%+v, %v", a, err)
@@ -93,7 +94,7 @@ func BenchmarkThousandJobs(b *testing.B) {
 	var name string
 	var id uuid.UUID
 	if _, err := pgx.ForEachRow(rows, []any{&name, &id}, func() error {
-		requests[n] = benchRequest(n)
+		requests[n] = guardtest.BenchRequest(n, testTTL)
 		requests[n].Name, requests[n].RunID, requests[n].TTL = name, id.String(), time.Hour
 		n++
 		return nil

@@ -11,39 +11,31 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"lockrun/locks"
+	"lockrun/locks/locktest"
 )
 
 // talkative starts a server that asks for the password and then refuses it with
 // words made of it.
 func talkative(t *testing.T, words func(password string) string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			b := pgproto3.NewBackend(conn, conn)
-			if _, err := b.ReceiveStartupMessage(); err == nil {
-				b.Send(&pgproto3.AuthenticationCleartextPassword{})
-				if b.Flush() == nil && b.SetAuthType(pgproto3.AuthTypeCleartextPassword) == nil {
-					if m, err := b.Receive(); err == nil {
-						if p, ok := m.(*pgproto3.PasswordMessage); ok {
-							b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "28P01", Message: words(p.Password)})
-							_ = b.Flush()
-						}
-					}
-				}
-			}
-			_ = conn.Close()
+	return locktest.Serve(t, func(c net.Conn) {
+		b := pgproto3.NewBackend(c, c)
+		if _, err := b.ReceiveStartupMessage(); err != nil {
+			return
 		}
-	}()
-	return l.Addr().String()
+		b.Send(&pgproto3.AuthenticationCleartextPassword{})
+		if b.Flush() != nil || b.SetAuthType(pgproto3.AuthTypeCleartextPassword) != nil {
+			return
+		}
+		m, err := b.Receive()
+		if err != nil {
+			return
+		}
+		if p, ok := m.(*pgproto3.PasswordMessage); ok {
+			b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "28P01", Message: words(p.Password)})
+			_ = b.Flush()
+		}
+	})
 }
 
 // Whatever a server makes of the password, nobody gets to read it.

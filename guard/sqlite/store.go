@@ -81,7 +81,7 @@ func (s *Store) transact(ctx context.Context, do func(t *transaction) error) err
 		if !busy(err) || ctx.Err() != nil {
 			return s.explain(ctx, err)
 		}
-		pause(ctx)
+		_ = locks.Sleep(ctx, 5*time.Millisecond+rand.N(20*time.Millisecond)) // let the process go on that has it
 	}
 }
 
@@ -199,14 +199,4 @@ func (s *Store) prepare(ctx context.Context) error {
 		}
 		return s.checkVersion(t, version)
 	})
-}
-
-// pause lets the process go on that has the database.
-func pause(ctx context.Context) {
-	timer := time.NewTimer(5*time.Millisecond + rand.N(20*time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -19,11 +19,11 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func timing(t *testing.T) locks.Timing {
-	t.Helper()
+func timing(tb testing.TB) locks.Timing {
+	tb.Helper()
 	timing, err := locks.NewTiming(time.Minute, -1)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return timing
 }

@@ -14,16 +14,7 @@ func benchQuorum(b *testing.B, connected bool, timed string) {
 	urls := locktest.URLs(locktest.StartRedisNodes(b, 3))
 	q := open(b, time.Minute, urls)
 	ctx := context.Background()
-	step := func(name string, call func() error) {
-		if name != timed && timed != "" {
-			b.StopTimer()
-			defer b.StartTimer()
-		}
-		if err := call(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportAllocs()
+	step := locktest.Steps(b, timed)
 	for b.Loop() {
 		step("acquire", func() error { return q.Acquire(ctx, claim("host")) })
 		step("renew", func() error { return q.Renew(ctx) })

@@ -112,36 +112,22 @@ func TestFaults(t *testing.T) {
 
 // TestEcho has a proxy that repeats in its error what it was sent.
 func TestEcho(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	go func() {
+	addr := locktest.Serve(t, func(c net.Conn) {
+		buf := make([]byte, 4096)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(buf)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				buf := make([]byte, 4096)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					text := strings.NewReplacer("\r", " ", "\n", " ").Replace(string(buf[:n]))
-					if _, err := fmt.Fprintf(c, "-ERR what is %s\x1b[31m?\r\n", text); err != nil {
-						return
-					}
-				}
-			}()
+			text := strings.NewReplacer("\r", " ", "\n", " ").Replace(string(buf[:n]))
+			if _, err := fmt.Fprintf(c, "-ERR what is %s\x1b[31m?\r\n", text); err != nil {
+				return
+			}
 		}
-	}()
+	})
 	logged := &log{}
-	q := open(t, time.Minute, []string{"redis://:s3cret@" + l.Addr().String()}, withLog(logged))
-	err = q.Acquire(bounded(t), claim("node 7"))
+	q := open(t, time.Minute, []string{"redis://:s3cret@" + addr}, withLog(logged))
+	err := q.Acquire(bounded(t), claim("node 7"))
 	if err == nil {
 		t.Fatal("acquired from nobody")
 	}

@@ -1,12 +1,9 @@
 package quorum
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,81 +16,9 @@ import (
 	"lockrun/locks/locktest"
 )
 
-// fakeNode serves answers that no Redis server can be made to give. For a command
-// to which answer returns "" the node has the manners of a free server.
-func fakeNode(t testing.TB, answer func(command []string) string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				in := bufio.NewReader(c)
-				for {
-					command, err := readCommand(in)
-					if err != nil {
-						return
-					}
-					text := answer(command)
-					switch {
-					case text != "":
-					case command[0] == "set" || command[0] == "select" || command[0] == "auth":
-						text = "+OK\r\n"
-					case command[0] == "hello":
-						text = "*0\r\n"
-					case command[0] == "ping":
-						text = "+PONG\r\n"
-					case command[0] == "eval":
-						text = ":1\r\n"
-					case command[0] == "pttl":
-						text = ":-2\r\n"
-					default:
-						text = "$-1\r\n"
-					}
-					if _, err := io.WriteString(c, text); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return "redis://" + l.Addr().String()
-}
-
-func readCommand(in *bufio.Reader) ([]string, error) {
-	number := func() (n int, err error) {
-		line, err := in.ReadString('\n')
-		if err == nil {
-			n, err = strconv.Atoi(strings.TrimRight(line[1:], "\r\n"))
-		}
-		return n, err
-	}
-	words, err := number()
-	if err != nil {
-		return nil, err
-	}
-	command := make([]string, words)
-	for i := range command {
-		n, err := number()
-		if err != nil {
-			return nil, err
-		}
-		text := make([]byte, n+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, err
-		}
-		command[i] = string(text[:n])
-	}
-	command[0] = strings.ToLower(command[0])
-	return command, nil
+// fakeNode is the URL of a [locktest.FakeRedis].
+func fakeNode(tb testing.TB, answer func(command []string) string) string {
+	return "redis://" + locktest.FakeRedis(tb, answer)
 }
 
 // TestHostileAnswers has a minority whose answers would make the library take

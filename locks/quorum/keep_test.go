@@ -199,3 +199,30 @@ func TestReleaseInTime(t *testing.T) {
 		t.Errorf("took %s of a time of %s: it has waited for the nodes", took, q.patience/20)
 	}
 }
+
+// A node that has hung from the start holds up the end as little as the start:
+// with all the patience there is, the others are enough.
+func TestReleaseBesideHungNode(t *testing.T) {
+	nodes := locktest.StartRedisNodes(t, 3)
+	q := open(t, time.Minute, locktest.URLs(nodes))
+	q.nodes[0].client.Options().ReadTimeout = time.Hour
+	nodes[0].Pause()
+	defer nodes[0].Resume()
+	acquire(t, q, claim("node 7"))
+	q.grace, q.patience = time.Hour, time.Hour
+	released := make(chan error, 1)
+	go func() { released <- q.Release(context.Background()) }()
+	select {
+	case err := <-released:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it waits for the node")
+	}
+	for _, n := range nodes[1:] {
+		if got := do(t, n, "EXISTS", lockKey(job)); got != "0" {
+			t.Error("the lock is still there")
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 // Lock is a lock as the nodes keep it.
 type Lock struct {
+	Key   string
 	By    locks.Holder // Until is zero for one that never expires
 	Nodes int          // on how many nodes its key is
 }
@@ -36,7 +37,7 @@ func (q *Quorum) Locks(ctx context.Context, name string) ([]Lock, error) {
 		}
 		i := slices.IndexFunc(found, func(l Lock) bool { return l.By.RunID == by.RunID })
 		if i < 0 {
-			found = append(found, Lock{By: *by})
+			found = append(found, Lock{Key: lockKey(name), By: *by})
 			i = len(found) - 1
 		}
 		l := &found[i]

@@ -97,7 +97,7 @@ func (in *invocation) outerHolds(c *runConfig) (at time.Time, err error) {
 	}
 	runID := in.env["LOCKRUN_RUN_ID"]
 	why := "no longer holds the lease"
-	if slices.ContainsFunc(rows.Leases, func(l guard.Lease) bool { return l.RunID == runID && l.Live(rows.At) }) {
+	if holds(rows, runID) {
 		if slices.ContainsFunc(rows.Attempts, func(a guard.Attempt) bool { return a.RunID == runID && a.Outcome == guard.OutcomeRunning }) {
 			return rows.At, nil
 		}

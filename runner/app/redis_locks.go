@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockrun/guard"
@@ -22,7 +23,12 @@ func operatorQuorum(st stores) (*quorum.Quorum, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := quorum.New(quorum.Options{URLs: st.redis, TLS: st.tls, Timing: t, Clock: locks.SystemClock{}})
+	return newQuorum(quorum.Options{URLs: st.redis, TLS: st.tls, Timing: t, Clock: locks.SystemClock{}})
+}
+
+// newQuorum tells options that can't be used from a set-up that is wrong.
+func newQuorum(o quorum.Options) (*quorum.Quorum, error) {
+	q, err := quorum.New(o)
 	var setup *locks.SetupError
 	switch {
 	case errors.As(err, &setup):
@@ -47,21 +53,16 @@ func leaseless(ctx context.Context, q *quorum.Quorum, l guard.Ledger, name strin
 		return nil, away, err
 	}
 	for _, lock := range all {
-		if !holds(rows, name, lock.By.RunID) {
+		if !holds(rows, lock.By.RunID) {
 			found = append(found, lock)
 		}
 	}
 	return found, away, nil
 }
 
-// holds tells whether that run holds the lease of the name.
-func holds(rows *guard.Rows, name, runID string) bool {
-	for i := range rows.Leases {
-		if l := &rows.Leases[i]; l.Name == name && l.RunID == runID && l.Live(rows.At) {
-			return true
-		}
-	}
-	return false
+// holds tells whether that run holds a lease among these.
+func holds(rows *guard.Rows, runID string) bool {
+	return slices.ContainsFunc(rows.Leases, func(l guard.Lease) bool { return l.RunID == runID && l.Live(rows.At) })
 }
 
 // doorSlack is what is added to half of a ttl, within which a run is through all
@@ -111,7 +112,7 @@ func releaseLocks(ctx context.Context, q *quorum.Quorum, l guard.Ledger, e *guar
 				heldText(held, "so it was left"), stamp(from.Add(time.Second)))}
 		}
 		before, err := json.Marshal(lockJSON{
-			Lock: "lockrun:lock:" + e.Name, RunID: lock.By.RunID, Holder: lock.By.Text, PID: lock.By.PID, AcquiredAt: jsonTime(lock.By.Since),
+			Lock: lock.Key, RunID: lock.By.RunID, Holder: lock.By.Text, PID: lock.By.PID, AcquiredAt: jsonTime(lock.By.Since),
 			ExpiresAt: jsonTime(lock.By.Until),
 		})
 		if err != nil {

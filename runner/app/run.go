@@ -131,7 +131,7 @@ func (in *invocation) wire(r *runner.Runner, c *runConfig) error {
 	if len(c.stores.redis) == 0 {
 		return nil
 	}
-	q, err := quorum.New(quorum.Options{
+	q, err := newQuorum(quorum.Options{
 		URLs: c.stores.redis, TLS: c.stores.tls, Timing: c.timing, Clock: r.Clock,
 		Warn: func(node string, err error) {
 			in.log.take(runner.Event{Kind: runner.EventConfig, Level: runner.Warn, Err: fmt.Errorf("redis node %s counts as failed: %w", node, err)})
@@ -140,13 +140,9 @@ func (in *invocation) wire(r *runner.Runner, c *runConfig) error {
 			in.log.take(runner.Event{Kind: runner.EventUnavailable, Level: runner.Debug, Err: errors.New(text)})
 		},
 	})
-	var setup *locks.SetupError
-	switch {
-	case errors.As(err, &setup):
-		return setup
-	case err != nil:
-		return usagef("%w", err)
+	if err != nil {
+		return err
 	}
-	r.Filter, r.FilterName = q, "quorum"
+	r.Filter, r.FilterName = q, quorumTier
 	return nil
 }

@@ -1,11 +1,8 @@
 package blackbox
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,8 +189,9 @@ func TestHostileRecords(t *testing.T) {
 		for _, answer := range []string{"-ERR " + evil[:20] + "\r\n", "-NOPERM " + long + "\r\n", "$-7\r\n", "*999999\r\n", evil, "+" + long + "\r\n", ":x\r\n"} {
 			t.Run("", func(t *testing.T) {
 				t.Parallel() // some of it is waiting
+				parrot := locktest.FakeRedis(t, func([]string) string { return answer })
 				h := &target{t, program, []string{
-					"LOCKRUN_POSTGRES=" + dsn, "LOCKRUN_REDIS=redis://u:pw@" + parrot(t, answer), "LOCKRUN_STATE_DIR=" + state,
+					"LOCKRUN_POSTGRES=" + dsn, "LOCKRUN_REDIS=redis://u:pw@" + parrot, "LOCKRUN_STATE_DIR=" + state,
 				}, nil}
 				code := "69"
 				if strings.HasPrefix(answer, "-NOPERM") {
@@ -204,38 +202,6 @@ func TestHostileRecords(t *testing.T) {
 			})
 		}
 	})
-}
-
-// parrot is a server that says the same to everything.
-func parrot(t *testing.T, answer string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				for r := bufio.NewReader(c); ; {
-					line, err := r.ReadString('\n')
-					if err != nil {
-						return
-					}
-					if strings.HasPrefix(line, "*") { // the head of a command
-						if _, err := fmt.Fprint(c, answer); err != nil {
-							return
-						}
-					}
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
 }
 
 // TestHostileWords has all that a caller can write.
