@@ -74,6 +74,13 @@ func (q *Quorum) Release(ctx context.Context) error {
 		err  error
 	}
 	results := make(chan result, len(q.nodes))
+	failed := 0
+	for _, n := range q.nodes {
+		if n.err != nil {
+			failed++
+		}
+	}
+	few := q.held && failed <= len(q.nodes)-q.need
 	asked, left := 0, 0
 	for _, n := range q.nodes {
 		n.ours = n.ours || q.held
@@ -82,7 +89,7 @@ func (q *Quorum) Release(ctx context.Context) error {
 			r.granted()
 			continue
 		}
-		failing := q.held && n.err != nil
+		failing := few && n.err != nil
 		if failing {
 			// It failed the last time, when a majority did not. It is told, but the
 			// end of a run does not wait for it: few nodes keep nobody out.

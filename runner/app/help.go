@@ -103,9 +103,9 @@ wait in the outbox of this user on this host are stored first, and may decide it
 ` + recordOptions
 
 const releaseHelp = `lockrun release ends the lease of a holder that has missed a renewal, or one that is absurdly
-long, and removes its Redis key. One in good standing keeps its lease (exit 75) without --force,
-and so does one that only --at-least keeps. A lock in Redis of a run that died before it had a
-lease is removed too. The date of that run stays taken: see lockrun resolve.
+long, and removes its Redis key. One in good standing keeps its lease (exit 75) without --force.
+A lock in Redis of a run that died before it had a lease is removed too. The date of that run
+stays taken: see lockrun resolve.
 
   lockrun release --name NAME --reason TEXT [--force] [options]
 
