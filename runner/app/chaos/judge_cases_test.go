@@ -103,6 +103,12 @@ func TestJudgeAcquits(t *testing.T) {
 			h.Attempts[5].Outcome, h.Attempts[5].Signal = "failed", "SIGTERM"
 			h.Invocations = append(h.Invocations, invocation{ID: "after", Name: "b", Date: "d2", Began: sec(11), Ended: sec(11.1), End: ending{Code: 77}})
 		},
+		"success_told_after_the_rerun_by_one_that_was_stopped": func(h *history) {
+			h.Invocations[3].End, h.Children[1].End = ending{}, exits(0)
+			h.Invocations[3].Harm, h.Invocations[3].Ended = harmStopLockrun, sec(8.5)
+			h.Invocations[5].Rerun = "failed,unknown"
+			h.Attempts[1].Outcome, h.Attempts[1].Code, h.Attempts[1].Signal = "succeeded", 0, ""
+		},
 		"machine_stood_still": func(h *history) {
 			h.Children[3].Last = sec(2.1)
 			h.Stalls = []span{{From: sec(1.75), To: sec(2.05)}}
@@ -146,6 +152,10 @@ func TestJudgeConvicts(t *testing.T) {
 		{"date_succeeds_twice", ruleTwice, func(h *history) {
 			h.Invocations[3].End, h.Children[1].End = ending{}, exits(0)
 			h.Invocations[5].End, h.Children[2].End = ending{}, exits(0)
+		}},
+		{"date_succeeds_twice_with_leave_for_unknown_ends", ruleTwice, func(h *history) {
+			h.Invocations[3].End, h.Children[1].End, h.Invocations[3].Harm = ending{}, exits(0), harmStopLockrun
+			h.Invocations[5].Rerun = "failed,unknown"
 		}},
 		{"date_again_without_leave", ruleTwice, func(h *history) { h.Invocations[5].Rerun = "" }},
 		{"cut_short_and_exit_0", ruleExit, func(h *history) { h.Invocations[3].End.Code = 0 }},

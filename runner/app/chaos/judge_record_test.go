@@ -116,8 +116,8 @@ func (j *judging) successOnRecord(i *invocation) {
 			return
 		}
 	}
-	if c != nil && i.End.Code == exitUnrecorded && j.startedAfter(c) {
-		return // run again before it was delivered, with --rerun
+	if c != nil && (i.End.Code == exitUnrecorded || i.Harm == harmStopLockrun) && j.startedAfter(c) {
+		return // run again before it was delivered, or told, with --rerun
 	}
 	j.blame(ruleRecord, "%s, but its date is not on record as done", i)
 }
