@@ -18,6 +18,7 @@ func FuzzParseURL(f *testing.F) {
 	for _, parts := range [][3]string{
 		{"redis://u:", "", "@h:1/0"}, {"rediss://:a/", "@", "h:1"}, {"unix://:", "", "@/s?db=1"}, {"redis://:x@y", "?", "@h"}, {"redis://u:%", "#", "@h:70000"},
 		{":", "", "@h"}, {"redis://[", "", "]:1"}, {"redis://h:", "", ""}, {"redis://h/", "", ""}, {"redis://h?db=", "", ""},
+		{"unix:/\xf7\U000a6818", "", ""},
 	} {
 		f.Add(parts[0], parts[1], parts[2])
 	}

@@ -67,11 +67,19 @@ func parseURL(text string) (target, error) {
 			return target{}, errUnixPath
 		}
 		t.network, t.addr = "unix", path.Clean(u.Path)
-		t.name = "unix:" + t.addr
-		t.key = t.name
+		t.key = "unix:" + t.addr
+		t.name = strings.Map(shownRune, t.key) // a path may hold any bytes
 		return t, nil
 	}
 	return target{}, errMalformed
+}
+
+// shownRune is r, or what stands for it if it can't be shown.
+func shownRune(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // setHost checks host and port. A misread password must not become either.
