@@ -69,15 +69,19 @@ func isRunID(text string) bool {
 	return true
 }
 
+// ShownRune is r, or what stands for it if it could steer a terminal or break a
+// line.
+func ShownRune(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
+}
+
 // printable replaces what could steer a terminal or break a line, and cuts the
 // text to [maxHolder] bytes between two characters.
 func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
+	text = strings.Map(ShownRune, text)
 	if len(text) <= maxHolder {
 		return text
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"lockrun/locks"
 )
 
 // target is one --redis URL. Nothing but name may be shown to people.
@@ -68,18 +70,10 @@ func parseURL(text string) (target, error) {
 		}
 		t.network, t.addr = "unix", path.Clean(u.Path)
 		t.key = "unix:" + t.addr
-		t.name = strings.Map(shownRune, t.key) // a path may hold any bytes
+		t.name = strings.Map(locks.ShownRune, t.key) // a path may hold any bytes
 		return t, nil
 	}
 	return target{}, errMalformed
-}
-
-// shownRune is r, or what stands for it if it can't be shown.
-func shownRune(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return unicode.ReplacementChar
 }
 
 // setHost checks host and port. A misread password must not become either.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"lockrun/guard"
+	"lockrun/locks"
 	"lockrun/runner"
 	"lockrun/runner/supervise"
 )
@@ -201,10 +201,5 @@ func ended(s supervise.Status) string {
 // printable replaces what could steer a terminal: names and holders come from
 // servers that others write to.
 func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, clipped(text, maxLine))
+	return strings.Map(locks.ShownRune, clipped(text, maxLine))
 }
