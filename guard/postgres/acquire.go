@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +14,6 @@ import (
 	"lockrun/guard"
 	"lockrun/locks"
 )
-
-//go:embed acquire.sql
-var acquireSQL string
 
 // asking is one Acquire.
 type asking struct {
@@ -33,7 +29,8 @@ type asking struct {
 	doubted    string        // the run that was found unknown, once
 	free       string        // the free lease that was seen and not taken
 	sights     int           // how often in a row
-	races      int           // how often the statement undid itself
+	half       bool          // the last acquire undid itself: it had the lease, and no more
+	copied     bool          // an earlier copy of the acquire was granted
 }
 
 // Acquire is the store's part of [guard.Store]. With ctx it has a bound; each
@@ -63,33 +60,29 @@ func (s *Store) Acquire(ctx context.Context, r *guard.Request) (guard.Answer, er
 // before the next time.
 func (q *asking) try(ctx context.Context) (_ guard.Answer, err error, decided bool) {
 	started := time.Now()
-	row, err := q.ask(ctx)
+	granted, err := q.ask(ctx)
 	if err != nil && classify(err) == lockWait && !q.unanswered {
 		var held *guard.Answer
-		if row, held, err = q.askWatched(ctx); held != nil {
+		if granted, held, err = q.askWatched(ctx); held != nil {
 			return *held, nil, true
 		}
 	}
-	if err != nil {
-		if q.last == nil || !ending(ctx) { // that ctx ended explains nothing
-			q.last, q.lastAfter = err, time.Since(started)
-		}
-		switch classify(err) {
-		case permanent:
-			return guard.Answer{}, q.refused(err), true
-		case unknown:
+	if granted != nil {
+		return *granted, nil, true
+	}
+	q.half = err != nil && classify(err) == lostRace
+	if err != nil && !q.half {
+		if classify(err) == unknown {
 			q.unanswered = true
-		case lostRace:
-			if q.races++; q.races == 1 {
-				return guard.Answer{}, nil, false // by now the reason can be seen
-			}
-			q.last = errors.New("the lease can be taken, the rows in lockrun.run and lockrun.attempt can't: see the triggers, rules and policies of these tables")
 		}
-		q.sleep(ctx)
-		return guard.Answer{}, nil, false
+		return q.missed(ctx, err, started)
+	}
+	row, err := q.askWhy(ctx)
+	if err != nil {
+		return q.missed(ctx, err, started)
 	}
 	answer, err, decided := q.judge(ctx, row)
-	if !decided || err != nil || answer.Verdict == guard.Granted || !q.unanswered {
+	if !decided || err != nil || !q.unanswered {
 		return answer, err, decided
 	}
 	if err := q.Undo(ctx, q.r, "an unanswered request, undone after the answer to a later one"); err != nil {
@@ -99,38 +92,28 @@ func (q *asking) try(ctx context.Context) (_ guard.Answer, err error, decided bo
 	return answer, nil, true
 }
 
-// ask sends the statement once and reads the answer.
-func (q *asking) ask(ctx context.Context) (*row, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.timing.Call)
-	defer cancel()
-	if err := q.connect(ctx); err != nil { // before the clock is read
-		return nil, err
+// missed is what a question without an answer leads to: an end, or another try.
+func (q *asking) missed(ctx context.Context, err error, started time.Time) (_ guard.Answer, _ error, decided bool) {
+	if q.last == nil || !ending(ctx) { // that ctx ended explains nothing
+		q.last, q.lastAfter = err, time.Since(started)
 	}
-	args := requestArgs(q.r)
-	args["schema"], args["rerun"], args["ttl_us"] = guard.SchemaVersion, q.r.Rerun.Words(), q.r.TTL.Microseconds()
-	elapsed := q.r.Since()
-	args["elapsed_us"], args["from_us"], args["before_us"] = elapsed.Microseconds(), nil, nil
-	if !q.r.Before.IsZero() {
-		args["from_us"], args["before_us"] = q.r.From.UnixMicro(), q.r.Before.UnixMicro()
+	if classify(err) == permanent {
+		return guard.Answer{}, q.refused(err), true
 	}
-	answer := row{elapsed: elapsed}
-	err := q.transact(ctx, q.timing.Call/2, func(b *pgx.Batch) {
-		b.Queue("/* "+q.mark+" */ "+acquireSQL, pgx.StrictNamedArgs(args)).QueryRow(answer.scan)
-	})
-	return &answer, err
+	q.sleep(ctx)
+	return guard.Answer{}, nil, false
 }
 
-// judge makes a verdict of the answer. What it says against this run comes from
-// a snapshot that may be older than the wait for the row; if it shows nothing
-// that speaks against it, there is no verdict yet.
+// judge makes a verdict of what stood in the way. If nothing does any more, there
+// is no verdict yet.
 func (q *asking) judge(ctx context.Context, row *row) (_ guard.Answer, err error, decided bool) {
 	if err := q.cfg.schemaFault(row.schemaRows, row.schemaVersion, guard.SchemaVersion); err != nil {
 		return guard.Answer{}, q.refused(err), true
 	}
 	answer := guard.Answer{At: row.at()}
-	if row.token != nil && row.attempt != nil {
-		answer.Verdict, answer.Token, answer.Attempt = guard.Granted, *row.token, *row.attempt
-		return answer, nil, true
+	if row.own && !q.copied { // of the copy that was granted, the date was judged then
+		q.copied = true
+		return answer, nil, false
 	}
 	if row.over {
 		return answer, &locks.UnavailableError{
@@ -159,6 +142,11 @@ func (q *asking) judge(ctx context.Context, row *row) (_ guard.Answer, err error
 			q.markUnknown(ctx, prior.RunID)
 		}
 	default:
+		if held == nil && q.half {
+			q.last = errors.New("the lease can be taken, the rows in lockrun.run and lockrun.attempt can't: see the triggers, rules and policies of these tables")
+			q.sleep(ctx)
+			return answer, nil, false
+		}
 		if held == nil {
 			if err := q.spoilt(row, prior); err != nil {
 				return guard.Answer{}, q.refused(err), true

@@ -30,16 +30,16 @@ SELECT o.run_id::text, o.holder, o.pid, o.token, ` + micros("o.acquired_at") + `
 // askWatched repeats an ask that waited for a locked row in vain, while a second
 // connection looks who keeps it: afterwards nothing could tell that any more.
 // If it waits in vain again, the answer is held.
-func (q *asking) askWatched(ctx context.Context) (*row, *guard.Answer, error) {
+func (q *asking) askWatched(ctx context.Context) (granted, held *guard.Answer, err error) {
 	watch, stop := context.WithTimeout(ctx, 2*q.timing.Call)
 	defer stop()
 	blocker := make(chan int, 1)
 	go func() { blocker <- q.watch(watch) }()
-	row, err := q.ask(ctx)
+	granted, err = q.ask(ctx)
 	if err == nil || classify(err) != lockWait {
 		stop()
 		<-blocker
-		return row, nil, err
+		return granted, nil, err
 	}
 	var seen lease
 	var at int64
@@ -51,8 +51,10 @@ func (q *asking) askWatched(ctx context.Context) (*row, *guard.Answer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	held := &locks.HeldError{Tier: "lease", By: seen.by(), Blocker: pid}
-	return nil, &guard.Answer{Verdict: guard.Held, At: time.UnixMicro(at), Held: held}, nil
+	return nil, &guard.Answer{
+		Verdict: guard.Held, At: time.UnixMicro(at),
+		Held: &locks.HeldError{Tier: "lease", By: seen.by(), Blocker: pid},
+	}, nil
 }
 
 // watch returns the process id of the session that blocks this one, 0 if it

@@ -88,7 +88,7 @@ func classifyAnswer(answer *pgconn.PgError) kind {
 	switch answer.Code {
 	case "55P03":
 		return lockWait
-	case "22012":
+	case "22012", "21000": // the latter with two rows in lockrun.meta
 		return lostRace
 	case "25006":
 		return readOnly

@@ -17,7 +17,7 @@ const (
 	lockLease  = `SELECT 1 FROM lockrun.lease WHERE name = @name::text AND run_id = @run_id::uuid FOR NO KEY UPDATE`
 	renewLease = `
 UPDATE lockrun.lease
-   SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + @ttl_us::bigint * interval '1 microsecond'
+   SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + @ttl::interval
  WHERE name = @name::text AND run_id = @run_id::uuid AND expires_at > clock_timestamp()`
 )
 
@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, r *guard.Request) error {
 	var renewed bool
 	err := s.once(ctx, func(b *pgx.Batch) {
 		b.Queue(lockLease, pgx.StrictNamedArgs{"name": r.Name, "run_id": r.RunID})
-		b.Queue(renewLease, pgx.StrictNamedArgs{"name": r.Name, "run_id": r.RunID, "ttl_us": r.TTL.Microseconds()}).
+		b.Queue(renewLease, pgx.StrictNamedArgs{"name": r.Name, "run_id": r.RunID, "ttl": r.TTL}).
 			Exec(func(tag pgconn.CommandTag) error {
 				renewed = tag.RowsAffected() == 1
 				return nil
@@ -42,8 +42,10 @@ func (s *Store) Renew(ctx context.Context, r *guard.Request) error {
 // two would dead-lock when the lease is over already.
 const (
 	endLease = `
-UPDATE lockrun.lease
-   SET expires_at = greatest(clock_timestamp(), acquired_at + @at_least_us::bigint * interval '1 microsecond')
+UPDATE lockrun.lease SET expires_at = clock_timestamp()
+ WHERE name = @name::text AND run_id = @run_id::uuid AND expires_at > clock_timestamp()`
+	endLeaseLater = `
+UPDATE lockrun.lease SET expires_at = greatest(clock_timestamp(), acquired_at + @at_least::interval)
  WHERE name = @name::text AND run_id = @run_id::uuid AND expires_at > clock_timestamp()`
 	endRun = `
 UPDATE lockrun.run
@@ -68,20 +70,31 @@ func (s *Store) Finish(ctx context.Context, e *guard.End) error {
 	}
 	end := pgx.NamedArgs{
 		"name": e.Name, "date": text(e.Date), "run_id": e.RunID, "state": string(e.Outcome.State()), "outcome": string(e.Outcome),
-		"exit_code": exitCode, "signal": text(e.Signal), "reason": text(e.Reason), "at_least_us": e.AtLeast.Microseconds(),
+		"exit_code": exitCode, "signal": text(e.Signal), "reason": text(e.Reason), "at_least": e.AtLeast,
 		"proved": !e.KeepRunning,
 	}
-	var there bool
+	there := true
 	err := s.once(ctx, func(b *pgx.Batch) {
 		if !e.KeepRunning {
-			b.Queue(endLease, end)
+			if e.AtLeast > 0 {
+				b.Queue(endLeaseLater, end)
+			} else {
+				b.Queue(endLease, end)
+			}
 			if e.Date != "" && e.Outcome.State() != "" {
 				b.Queue(endRun, end)
 			}
 		}
-		b.Queue(endAttempt, end)
-		b.Queue(attemptIsThere, end).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
+		b.Queue(endAttempt, end).Exec(func(tag pgconn.CommandTag) error {
+			there = tag.RowsAffected() == 1
+			return nil
+		})
 	})
+	if err == nil && !there { // or it has ended already, as it has for a repeated Finish
+		err = s.once(ctx, func(b *pgx.Batch) {
+			b.Queue(attemptIsThere, end).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
+		})
+	}
 	if err == nil && !there {
 		return &locks.SetupError{
 			What: s.cfg.what(),
@@ -107,9 +120,7 @@ ON CONFLICT (run_id) DO UPDATE
        reason = coalesce(a.reason || '; ' || EXCLUDED.reason, EXCLUDED.reason, a.reason)
  WHERE a.outcome IN ('running', 'unknown')`
 	undone      = ` AND EXISTS (SELECT 1 FROM lockrun.attempt WHERE run_id = @run_id::uuid AND outcome = 'not_started')`
-	endLeaseNow = `
-UPDATE lockrun.lease SET expires_at = clock_timestamp()
- WHERE name = @name::text AND run_id = @run_id::uuid AND expires_at > clock_timestamp()` + undone
+	endLeaseNow = endLease + undone
 	// A rerun that never started leaves the door as shut, or as open, as it was. That is what a person last made of it,
 	// unless another attempt has started since; else what the last attempt did.
 	restoreDate = `

@@ -124,6 +124,35 @@ func TestAcquireRefusedAfterLostAnswer(t *testing.T) {
 	}
 }
 
+// What took nothing leaves nothing to be undone, even if the question why is lost.
+func TestReasonLost(t *testing.T) {
+	d := newDatabase(t)
+	other := request("eod", "2026-01-15")
+	granted(t, store(t, d.dsn), other)
+	for _, f := range []fate{cut, mute} {
+		p, dsn := throughProxy(t, d.dsn)
+		p.mark = []byte("seen_since_us")
+		p.next(f, 1)
+		r := again(other, guard.Rerun{})
+		if a := acquire(t, store(t, dsn), r); a.Verdict != guard.Held || a.Held.By.RunID != other.RunID {
+			t.Errorf("answer %+v %v", a, a.Held)
+		}
+		if got := d.text("SELECT count(*) FROM lockrun.attempt"); got != "1" {
+			t.Errorf("%s attempts are on record, want only the holder's", got)
+		}
+		p.mu.Lock()
+		if p.times != 0 {
+			t.Error("no question was lost")
+		}
+		p.mu.Unlock()
+	}
+	p, dsn := throughProxy(t, d.dsn)
+	p.mark = []byte("seen_since_us")
+	p.next(cut, 1000)
+	_, err := store(t, dsn).Acquire(bounded(t, time.Second), again(other, guard.Rerun{}))
+	wantUnavailable(t, err, false)
+}
+
 func TestCallsOnADeadConnection(t *testing.T) {
 	d := newDatabase(t)
 	s := store(t, d.dsn)

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -10,17 +12,30 @@ import (
 	"lockrun/locks"
 )
 
-// row is the answer of acquire.sql, column by column. Times are microseconds
-// since 1970: the text form of a time depends on settings of the session.
+// readGrant reads the answer of acquire.sql: the grant, or no row. Its time is in
+// seconds since 1970: the text form of a time depends on settings of the session.
+func readGrant(rows pgx.Rows) (*guard.Answer, error) {
+	a, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (*guard.Answer, error) {
+		a := &guard.Answer{Verdict: guard.Granted}
+		var at float64
+		err := row.Scan(&a.Token, &a.Attempt, &at, nil)
+		a.At = time.UnixMicro(int64(math.Round(at * 1e6))) // exact: there are 2^53 microseconds until the year 2255
+		return a, err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return a, err
+}
+
+// row is the answer of refusal.sql, column by column. Times are microseconds
+// since 1970, as above.
 type row struct {
-	elapsed       time.Duration // what was sent as Elapsed
-	schemaRows    int64
-	schemaVersion *int32
-	fit, over     bool
-	atUS          int64
-	token         *int64
-	attempt       *int
-	half          *int64
+	elapsed        time.Duration // since lockrun was started, when it was asked
+	schemaRows     int64
+	schemaVersion  *int32
+	fit, own, over bool
+	atUS           int64
 
 	seen         lease
 	priorRun     *string
@@ -53,7 +68,7 @@ func (l *lease) columns() []any {
 }
 
 func (r *row) scan(from pgx.Row) error {
-	columns := []any{&r.schemaRows, &r.schemaVersion, &r.fit, &r.over, &r.atUS, &r.token, &r.attempt, &r.half}
+	columns := []any{&r.schemaRows, &r.schemaVersion, &r.fit, &r.own, &r.over, &r.atUS}
 	columns = append(columns, r.seen.columns()...)
 	return from.Scan(append(columns, &r.priorRun, &r.priorState, &r.priorAttempt, &r.priorStarted, &r.priorEnded,
 		&r.priorExit, &r.priorSignal, &r.priorReason, &r.priorHolder, &r.priorHost, &r.priorPID, &r.priorOutcome)...)

@@ -1,9 +1,10 @@
 // Package postgres keeps leases, guard rows and attempts in PostgreSQL.
 //
-// Each call is one transaction and one round trip, and each decision is the
-// server's, by the server's clock. There is no session state: no prepared
-// statement, no advisory lock, no setting that outlives its transaction. So it
-// works through a pooler that pools by transaction.
+// Each call is one transaction and one round trip (an acquire that took nothing
+// asks why in another), and each decision is the server's, by the server's clock.
+// There is no session state: no prepared statement, no advisory lock, no setting
+// that outlives its transaction. So it works through a pooler that pools by
+// transaction.
 //
 // An answer that does not come is the normal case, not the exception: the
 // transaction may have been committed, or may be later. So each of them may be

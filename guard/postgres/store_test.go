@@ -40,33 +40,33 @@ func TestStore(t *testing.T) {
 	}
 }
 
-func TestOneRoundTripForEachCall(t *testing.T) {
+func TestRoundTrips(t *testing.T) {
 	d := newDatabase(t)
 	s := connected(t, d.dsn, 1)[0]
 	var wire bytes.Buffer
 	s.conn.PgConn().Frontend().Trace(&wire, pgproto3.TracerOptions{SuppressTimestamps: true})
-	once := func(what string) {
+	took := func(want int, what string) {
 		t.Helper()
-		if n := bytes.Count(wire.Bytes(), []byte("B\tReadyForQuery")); n != 1 {
-			t.Errorf("%s took %d round trips, want 1:\n%s", what, n, wire.String())
+		if n := bytes.Count(wire.Bytes(), []byte("B\tReadyForQuery")); n != want {
+			t.Errorf("%s took %d round trips, want %d:\n%s", what, n, want, wire.String())
 		}
 		wire.Reset()
 	}
 	r := request("eod", "2026-01-15")
 	granted(t, s, r)
-	once("a granted acquire")
+	took(1, "a granted acquire")
 	acquire(t, s, again(r, guard.Rerun{}))
-	once("a refused acquire")
+	took(2, "a refused acquire")
 	if err := s.Renew(bounded(t, time.Second), r); err != nil {
 		t.Fatal(err)
 	}
-	once("a renewal")
+	took(1, "a renewal")
 	finish(t, s, r, guard.OutcomeSucceeded)
-	once("a finish")
+	took(1, "a finish")
 	if err := s.Undo(bounded(t, time.Second), request("eod", "2026-01-16"), "why"); err != nil {
 		t.Fatal(err)
 	}
-	once("an undo")
+	took(1, "an undo")
 	acquire(t, s, again(r, guard.Rerun{}))
-	once("an acquire of a date that is done")
+	took(2, "an acquire of a date that is done")
 }

@@ -48,11 +48,11 @@ func withoutFilter(shift time.Duration) *plan {
 
 const (
 	acquireSQL   = "guard/postgres/acquire.sql"
-	preCheck     = "AND o.run_id <> @run_id::uuid AND o.expires_at > clock_timestamp())"
+	preCheck     = "AND NOT o.run_id = @run_id::uuid AND o.expires_at > clock_timestamp())"
 	takeOver     = "WHERE l.expires_at <= clock_timestamp() OR l.run_id = EXCLUDED.run_id"
 	hostsClock   = "to_timestamp(@host_us::bigint / 1000000.0)"
-	acquireGo    = "guard/postgres/acquire.go"
-	argsOfTTL    = `args["schema"], args["rerun"], args["ttl_us"] =`
+	acquireGo    = "guard/postgres/acquire_ask.go"
+	argsOfTTL    = `args["schema"], args["open"], args["ttl"] =`
 	guardianGo   = "runner/supervise/guardian_linux.go"
 	guardianTerm = "return g.killAt.Add(-g.killAfter)"
 )
@@ -61,8 +61,8 @@ var mutants = []mutant{
 	{
 		name: "guard skipped",
 		patches: []patch{
-			{acquireSQL, "SELECT 1 FROM prior WHERE NOT CASE", "SELECT 1 FROM prior WHERE false AND NOT CASE"},
-			{acquireSQL, "WHERE r.run_id = EXCLUDED.run_id\n      OR CASE", "WHERE true\n      OR CASE"},
+			{acquireSQL, "AND NOT p.state = ANY", "AND false AND NOT p.state = ANY"},
+			{acquireSQL, "WHERE r.run_id = EXCLUDED.run_id OR r.state", "WHERE true OR r.state"},
 		},
 		plan: &plan{TTL: 4 * time.Second, Lead: "first", Runs: []plannedRun{
 			run("first", 0, "2026-01-01", job{Life: 100 * ms}), run("second", 1200*ms, "2026-01-01", job{Life: 100 * ms}),
