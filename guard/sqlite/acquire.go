@@ -75,7 +75,7 @@ func (t *transaction) acquire(r *guard.Request) (guard.Answer, error) {
 func (t *transaction) take(r *guard.Request, prior *guard.Run) (guard.Answer, error) {
 	a := guard.Answer{Verdict: guard.Granted, At: t.now, Attempt: 1}
 	now := text(t.now)
-	err := t.QueryRowContext(t.ctx, `
+	err := t.row(`
 		INSERT INTO lease (name, run_id, token, holder, pid, acquired_at, renewed_at, expires_at)
 		VALUES (:name, :run_id, 1, :holder, :pid, :now, :now, :until)
 		ON CONFLICT (name) DO UPDATE
@@ -89,7 +89,7 @@ func (t *transaction) take(r *guard.Request, prior *guard.Run) (guard.Answer, er
 		return guard.Answer{}, err
 	}
 	if r.Date != "" {
-		err := t.QueryRowContext(t.ctx, `
+		err := t.row(`
 			INSERT INTO run (name, run_date, state, run_id, attempt, started_at)
 			VALUES (:name, :date, 'running', :run_id,
 			        1 + (SELECT coalesce(max(attempt), 0) FROM attempt

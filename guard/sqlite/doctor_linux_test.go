@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lockrun/locks"
 )
@@ -25,7 +26,33 @@ func TestExamine(t *testing.T) {
 	}
 	s := used(t, dir)
 	check(dir, locks.GradeOK, "version 1")
-	if _, err := s.db.Exec("UPDATE meta SET version = 99"); err != nil {
+	var root, size int64
+	if err := errors.Join(s.conn.row("SELECT rootpage FROM sqlite_schema WHERE name = 'attempt'").Scan(&root), s.conn.row("PRAGMA page_size").Scan(&size)); err != nil {
+		t.Fatal(err)
+	}
+	s.opened = time.Time{} // so that all is in the one file
+	s.Close()
+	whole, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(whole[(root-1)*size : root*size])
+	if err := os.WriteFile(s.path+"2", whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := s.path + "1"
+	if err := errors.Join(os.Rename(s.path, good), os.Rename(s.path+"2", s.path)); err != nil {
+		t.Fatal(err)
+	}
+	check(dir, locks.GradeFail, "damaged")
+	if err := os.Rename(good, s.path); err != nil {
+		t.Fatal(err)
+	}
+	check(dir, locks.GradeOK, "version 1")
+	if err := s.transact(t.Context(), func(tx *transaction) error {
+		_, err := tx.exec("UPDATE meta SET version = 99")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()

@@ -16,7 +16,7 @@ import (
 const (
 	nextWritable = "let this user write to --state-dir and to the files in it"
 	nextLocal    = "put --state-dir on a local file system"
-	nextMove     = "move it out of the way together with its -wal and -shm (the record of earlier runs goes with it), or restore a copy"
+	nextMove     = "move it out of the way together with its -wal and -shm (the record of earlier runs goes with it), or restore a copy of all of them"
 	nextSpace    = "free space on the file system that --state-dir is on"
 	nextDisk     = "look at the disk that --state-dir is on"
 )

@@ -55,7 +55,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	var level int
-	if err := s.db.QueryRow("PRAGMA synchronous").Scan(&level); err != nil || level != 2 {
+	if err := s.conn.row("PRAGMA synchronous").Scan(&level); err != nil || level != 2 {
 		t.Errorf("synchronous is %d, %v, want FULL", level, err)
 	}
 }
@@ -122,15 +122,19 @@ func TestSpoiltFiles(t *testing.T) {
 		"symbolic link": {func(s *Store) error {
 			return errors.Join(os.Rename(s.path, s.path+"2"), os.Symlink(s.path+"2", s.path))
 		}, "--state-dir"},
+		"writable log": {func(s *Store) error { return os.Chmod(s.path+"-wal", 0o620) }, "chmod go-w"},
+		"symbolic link to a log": {func(s *Store) error {
+			return errors.Join(os.Rename(s.path+"-wal", s.path+"2"), os.Symlink(s.path+"2", s.path+"-wal"))
+		}, "--state-dir"},
+		"symbolic link to an index": {func(s *Store) error {
+			return errors.Join(os.Rename(s.path+"-shm", s.path+"2"), os.Symlink(s.path+"2", s.path+"-shm"))
+		}, "--state-dir"},
 		"writable for all":   {func(s *Store) error { return os.Chmod(s.path, 0o666) }, "chmod go-w"},
 		"writable directory": {func(s *Store) error { return os.Chmod(s.dir, 0o770) }, "chmod go-w"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := used(t, t.TempDir())
 			s.Close()
-			if err := os.WriteFile(s.path+"-wal", nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
 			if err := c.spoil(s); err != nil {
 				t.Fatal(err)
 			}
@@ -201,18 +205,18 @@ func TestNoWriteAheadLog(t *testing.T) {
 	s := newStore(t.TempDir())
 	t.Cleanup(s.Close)
 	var err error
-	if s.db, err = sql.Open("sqlite", ":memory:"); err != nil { // it can have none either
+	if s.conn, err = connect(":memory:"); err != nil { // it can have none either
 		t.Fatal(err)
 	}
 	var setup *locks.SetupError
-	if err := s.prepare(t.Context()); !errors.As(err, &setup) || !strings.Contains(setup.Next, "local file system") {
+	if err := s.prepare(); !errors.As(err, &setup) || !strings.Contains(setup.Next, "local file system") {
 		t.Fatalf("prepare: %v", err)
 	}
 }
 
 func TestFull(t *testing.T) {
 	s := used(t, t.TempDir())
-	if _, err := s.db.Exec("PRAGMA max_page_count = 1"); err != nil {
+	if _, err := s.conn.exec("PRAGMA max_page_count = 1"); err != nil {
 		t.Fatal(err)
 	}
 	r := request("2026-03-02")
@@ -236,6 +240,24 @@ func TestCommitFails(t *testing.T) {
 		if !errors.As(err, &unavailable) || !unavailable.Taken || !errors.Is(err, cause) || unavailable.Next == "" {
 			t.Errorf("%s: %#v", name, err)
 		}
+	}
+}
+
+// What has not been committed when the time is over never is.
+func TestTimeIsOver(t *testing.T) {
+	s := used(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.transact(ctx, func(tx *transaction) error {
+		_, err := tx.exec("DELETE FROM lease")
+		cancel()
+		return err
+	})
+	var unavailable *locks.UnavailableError
+	if !errors.As(err, &unavailable) || !errors.Is(err, context.Canceled) || unavailable.Taken {
+		t.Errorf("it says %#v %v", err, err)
+	}
+	if a, err := s.Acquire(t.Context(), request("2026-03-02")); err != nil || a.Verdict != guard.Held {
+		t.Fatalf("then %+v, %v", a, err)
 	}
 }
 

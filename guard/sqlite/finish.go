@@ -25,18 +25,19 @@ func (s *Store) Renew(ctx context.Context, r *guard.Request) error {
 // an error: the outcome would be lost without a word.
 func (s *Store) Finish(ctx context.Context, e *guard.End) error {
 	return s.transact(ctx, func(t *transaction) error {
-		outcome, err := t.outcome(e.RunID)
-		if err != nil {
+		if changed, err := t.finish(e); changed > 0 || err != nil {
 			return err
 		}
-		if outcome == "" {
-			return s.setup(&guard.NoRunError{Why: "has no record of run " + e.RunID}, "find out who removed or replaced it")
+		outcome, err := t.outcome(e.RunID)
+		if err == nil && outcome == "" {
+			err = s.setup(&guard.NoRunError{Why: "has no record of run " + e.RunID}, "find out who removed or replaced it")
 		}
-		return t.finish(e)
+		return err
 	})
 }
 
-func (t *transaction) finish(e *guard.End) error {
+// finish tells how many attempts it has ended: one, unless that one had ended.
+func (t *transaction) finish(e *guard.End) (int64, error) {
 	args := []any{
 		sql.Named("name", e.Name), sql.Named("date", e.Date), sql.Named("run_id", e.RunID),
 		sql.Named("state", string(e.Outcome.State())), sql.Named("outcome", string(e.Outcome)), sql.Named("exit_code", e.ExitCode),
@@ -45,38 +46,39 @@ func (t *transaction) finish(e *guard.End) error {
 	}
 	if !e.KeepRunning {
 		if err := t.endLease(e.Name, e.RunID, e); err != nil {
-			return err
+			return 0, err
 		}
-		if e.Outcome.State() != "" {
+		if e.Date != "" && e.Outcome.State() != "" {
 			_, err := t.exec(`
 				UPDATE run SET state = :state, ended_at = max(started_at, :now), exit_code = :exit_code, signal = :signal, reason = :reason
 				 WHERE name = :name AND run_date = :date AND run_id = :run_id AND state = 'running'`, args...)
 			if err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	// A reason that is there already is a person's, who resolved the date meanwhile.
-	_, err := t.exec(`
+	return t.exec(`
 		UPDATE attempt SET outcome = :outcome, exit_code = :exit_code, signal = :signal,
 		       reason = coalesce(reason || '; ' || :reason, :reason, reason),
 		       ended_at = CASE WHEN NOT :alive THEN max(started_at, :now) END
 		 WHERE run_id = :run_id AND outcome IN ('running', 'unknown')`, args...)
-	return err
 }
 
 // endLease ends the live lease of a run now or, when e says so, a while after
 // it was acquired. It never gives life to one that is over.
 func (t *transaction) endLease(name, runID string, e *guard.End) error {
-	lease, err := t.lease(name)
-	if err != nil || lease == nil || lease.RunID != runID || !lease.Until.After(t.now) {
-		return err
-	}
 	until := t.now
-	if e != nil && lease.Since.Add(e.AtLeast).After(until) {
-		until = lease.Since.Add(e.AtLeast)
+	if e != nil && e.AtLeast > 0 {
+		lease, err := t.lease(name)
+		if err != nil || lease == nil {
+			return err
+		}
+		if least := lease.Since.Add(e.AtLeast); least.After(until) {
+			until = least
+		}
 	}
-	_, err = t.exec(`UPDATE lease SET expires_at = ? WHERE name = ?`, text(until), name)
+	_, err := t.exec(`UPDATE lease SET expires_at = ? WHERE name = ? AND run_id = ? AND expires_at > ?`, text(until), name, runID, text(t.now))
 	return err
 }
 

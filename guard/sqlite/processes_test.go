@@ -22,7 +22,7 @@ import (
 // TestMain lets the test binary play other lockrun processes on the database in
 // SQLITE_DIR. They begin when their standard input ends.
 func TestMain(m *testing.M) {
-	role := map[string]func(string){"contend": contend, "work": work}[os.Getenv("SQLITE_ROLE")]
+	role := map[string]func(string){"contend": contend, "work": work, "look": look}[os.Getenv("SQLITE_ROLE")]
 	if role == nil {
 		os.Exit(m.Run())
 	}
@@ -62,10 +62,23 @@ func contend(dir string) {
 	wg.Wait()
 }
 
-// work runs one date after the other, and says so, until it is killed.
+// look says what stands in the way of a transaction.
+func look(dir string) {
+	s := newStore(dir)
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	fmt.Print(s.transact(ctx, func(*transaction) error { return nil }))
+}
+
+// work runs one date after the other, and says so, until it is killed. Every
+// other run opens the database anew.
 func work(dir string) {
 	s := newStore(dir)
-	for {
+	for n := 0; ; n++ {
+		if n%2 == 0 {
+			s.Close()
+		}
 		r := request(time.Now().Format(time.RFC3339Nano))
 		_, err := s.Acquire(context.Background(), r)
 		err = errors.Join(err, s.Finish(context.Background(), &guard.End{
@@ -163,7 +176,7 @@ func TestKilled(t *testing.T) {
 		s := newStore(dir)
 		err := s.transact(t.Context(), func(tx *transaction) error {
 			var check string
-			if err := tx.QueryRow("PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
+			if err := tx.row("PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
 				return fmt.Errorf("integrity check says %q: %w", check, err)
 			}
 			for _, run := range done {
@@ -173,7 +186,7 @@ func TestKilled(t *testing.T) {
 			}
 			// Acquire is whole or not there at all; its lease dies with time.
 			var half int
-			if err := tx.QueryRow(`SELECT count(*) FROM run r LEFT JOIN attempt a ON a.run_id = r.run_id AND a.attempt = r.attempt
+			if err := tx.row(`SELECT count(*) FROM run r LEFT JOIN attempt a ON a.run_id = r.run_id AND a.attempt = r.attempt
 				WHERE a.run_id IS NULL OR r.state <> a.outcome`).Scan(&half); err != nil || half != 0 {
 				return fmt.Errorf("%d half runs: %w", half, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"lockrun/guard"
@@ -72,23 +73,16 @@ func (l *Ledger) read(ctx context.Context, name, leases, runs, attempts string) 
 	return &found, nil
 }
 
-// scanner is a row of a result.
-type scanner interface{ Scan(...any) error }
-
-func collect[T any](t *transaction, scan func(scanner) (T, error), query string, args ...any) (list []T, err error) {
-	rows, err := t.QueryContext(t.ctx, query, args...)
+func collect[T any](t *transaction, scan func(row) (T, error), query string, args ...any) (list []T, err error) {
+	err = t.conn.query(func(r row) error {
+		one, err := scan(r)
+		list = append(list, one)
+		return errors.Join(err, t.ctx.Err())
+	}, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		row, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, row)
-	}
-	return list, rows.Err()
+	return list, nil
 }
 
 // anyInstant is an [instant] that reads whatever somebody may have written by
@@ -106,27 +100,27 @@ func (i *anyInstant) Scan(column any) error {
 	return nil
 }
 
-func scanLease(row scanner) (guard.Lease, error) {
+func scanLease(columns row) (guard.Lease, error) {
 	var r guard.Lease
 	var acquired, renewed, expires anyInstant
-	err := row.Scan(&r.Name, &r.RunID, &r.Token, &r.Holder, &r.PID, &acquired, &renewed, &expires, &r.Ended)
+	err := columns.Scan(&r.Name, &r.RunID, &r.Token, &r.Holder, &r.PID, &acquired, &renewed, &expires, &r.Ended)
 	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = acquired.Time, renewed.Time, expires.Time
 	return r, err
 }
 
-func scanRun(row scanner) (guard.Run, error) {
+func scanRun(columns row) (guard.Run, error) {
 	var r guard.Run
 	var started, ended anyInstant
-	err := row.Scan(&r.Name, &r.Date, &r.State, &r.RunID, &r.Attempt, &started, &ended, &r.ExitCode, &r.Signal, &r.Reason)
+	err := columns.Scan(&r.Name, &r.Date, &r.State, &r.RunID, &r.Attempt, &started, &ended, &r.ExitCode, &r.Signal, &r.Reason)
 	r.StartedAt, r.EndedAt = started.Time, ended.Time
 	return r, err
 }
 
-func scanAttempt(row scanner) (guard.Attempt, error) {
+func scanAttempt(columns row) (guard.Attempt, error) {
 	var r guard.Attempt
 	var command string
 	var started, ended anyInstant
-	err := row.Scan(&r.RunID, &r.Name, &r.Date, &r.Attempt, &r.Token, &r.Holder, &r.Host, &r.PID, &r.OSUser, &command,
+	err := columns.Scan(&r.RunID, &r.Name, &r.Date, &r.Attempt, &r.Token, &r.Holder, &r.Host, &r.PID, &r.OSUser, &command,
 		&started, &ended, &r.Outcome, &r.ExitCode, &r.Signal, &r.Reason, &r.Version)
 	if json.Unmarshal([]byte(command), &r.Command) != nil {
 		r.Command = []string{command} // edited by hand

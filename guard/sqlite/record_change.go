@@ -30,10 +30,10 @@ const (
 
 const selectAudit = `SELECT at, actor, action, name, coalesce(run_date, ''), reason, coalesce(before, ''), coalesce(after, '') FROM audit`
 
-func scanAudit(row scanner) (guard.Audit, error) {
+func scanAudit(columns row) (guard.Audit, error) {
 	var a guard.Audit
 	var at anyInstant
-	err := row.Scan(&at, &a.Actor, &a.Action, &a.Name, &a.Date, &a.Reason, &a.Before, &a.After)
+	err := columns.Scan(&at, &a.Actor, &a.Action, &a.Name, &a.Date, &a.Reason, &a.Before, &a.After)
 	a.At = at.Time
 	return a, err
 }
@@ -42,7 +42,7 @@ func scanAudit(row scanner) (guard.Audit, error) {
 // gives as JSON.
 func (t *transaction) audited(selectRow string, args []any, statements ...string) (*guard.Audit, error) {
 	var before string
-	if err := t.QueryRowContext(t.ctx, selectRow, args...).Scan(&before); err != nil {
+	if err := t.row(selectRow, args...).Scan(&before); err != nil {
 		return nil, err
 	}
 	for _, statement := range statements {
@@ -60,7 +60,7 @@ VALUES (:now, :actor, :action, :name, :date, :reason, :before, (`+after+`))`, ar
 	if err != nil {
 		return nil, err
 	}
-	a, err := scanAudit(t.QueryRowContext(t.ctx, selectAudit+` WHERE rowid = last_insert_rowid()`))
+	a, err := scanAudit(t.row(selectAudit + ` WHERE rowid = last_insert_rowid()`))
 	return &a, err
 }
 

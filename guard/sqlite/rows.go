@@ -50,7 +50,7 @@ func arguments(command []string) (string, error) {
 // lease reads the lease row of name, or nil.
 func (t *transaction) lease(name string) (*locks.Holder, error) {
 	h, since, until := locks.Holder{}, instant{}, instant{}
-	err := t.QueryRowContext(t.ctx, `SELECT run_id, holder, pid, acquired_at, expires_at, token FROM lease WHERE name = ?`, name).
+	err := t.row(`SELECT run_id, holder, pid, acquired_at, expires_at, token FROM lease WHERE name = ?`, name).
 		Scan(&h.RunID, &h.Text, &h.PID, &since, &until, &h.Token)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -59,11 +59,14 @@ func (t *transaction) lease(name string) (*locks.Holder, error) {
 	return &h, err
 }
 
-// run reads the guard row of name and date, or nil.
+// run reads the guard row of name and date, or nil. There is none without a date.
 func (t *transaction) run(name, date string) (*guard.Run, error) {
+	if date == "" {
+		return nil, nil
+	}
 	r := guard.Run{Name: name, Date: date}
 	var started, ended instant
-	err := t.QueryRowContext(t.ctx, `
+	err := t.row(`
 		SELECT r.state, r.run_id, r.attempt, r.started_at, r.ended_at, r.exit_code,
 		       coalesce(r.signal, ''), coalesce(r.reason, ''), coalesce(a.holder, ''), coalesce(a.host, ''), coalesce(a.pid, 0)
 		  FROM run r LEFT JOIN attempt a ON a.run_id = r.run_id
@@ -78,7 +81,7 @@ func (t *transaction) run(name, date string) (*guard.Run, error) {
 
 // outcome reads how far the attempt of that run id is; "" = there is none.
 func (t *transaction) outcome(runID string) (o guard.Outcome, err error) {
-	err = t.QueryRowContext(t.ctx, `SELECT outcome FROM attempt WHERE run_id = ?`, runID).Scan(&o)
+	err = t.row(`SELECT outcome FROM attempt WHERE run_id = ?`, runID).Scan(&o)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -88,15 +91,22 @@ func (t *transaction) outcome(runID string) (o guard.Outcome, err error) {
 // hasEnded tells whether that run is on record as ended, with all of its
 // processes.
 func (t *transaction) hasEnded(runID string) (ended bool, err error) {
-	err = t.QueryRowContext(t.ctx, `SELECT EXISTS (SELECT 1 FROM attempt WHERE run_id = ? AND ended_at IS NOT NULL)`, runID).Scan(&ended)
+	err = t.row(`SELECT EXISTS (SELECT 1 FROM attempt WHERE run_id = ? AND ended_at IS NOT NULL)`, runID).Scan(&ended)
 	return ended, err
 }
 
 // exec runs one statement and tells how many rows it changed.
 func (t *transaction) exec(statement string, args ...any) (int64, error) {
-	done, err := t.ExecContext(t.ctx, statement, args...)
-	if err != nil {
+	if err := t.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return done.RowsAffected()
+	return t.conn.exec(statement, args...)
+}
+
+// row returns the first row of a result.
+func (t *transaction) row(query string, args ...any) row {
+	if err := t.ctx.Err(); err != nil {
+		return row{err: err}
+	}
+	return t.conn.row(query, args...)
 }

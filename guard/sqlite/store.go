@@ -3,8 +3,8 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"lockrun/guard"
 	"lockrun/locks"
@@ -37,8 +35,12 @@ type Store struct {
 	dir  string
 	path string
 	ttl  time.Duration
-	db   *sql.DB
-	file fs.FileInfo // the database that db has open
+
+	conn   *connection
+	file   fs.FileInfo // the database that conn has open
+	opened time.Time
+	// checked says that its schema is the right one, made that it is new.
+	checked, made bool
 
 	schema guard.Schema
 	// mayUpgrade lets an older schema be brought to this version.
@@ -55,59 +57,90 @@ func New(stateDir string, t locks.Timing) *Store {
 	return &Store{dir: stateDir, path: filepath.Join(stateDir, FileName), ttl: t.TTL, schema: theSchema}
 }
 
-// Close implements [guard.Store].
+// longOpen is how long a store has been open that takes a millisecond to tidy up.
+const longOpen = 100 * time.Millisecond
+
+// Close implements [guard.Store]. What is in the log is copied into a database
+// that is new, so that the file is one, and by all runs but the shortest: what
+// somebody later does to one of the files alone, such as to restore an old copy
+// without its log, then does no harm.
 func (s *Store) Close() {
-	if s.db != nil {
-		_ = s.db.Close() // nothing is open in it, and every commit was made durable
-		s.db, s.file = nil, nil
+	if s.conn != nil && (s.made || time.Since(s.opened) > longOpen) {
+		_, _ = s.conn.exec("PRAGMA wal_checkpoint(TRUNCATE)") // what was committed is durable without it
+	}
+	s.drop()
+}
+
+// drop closes the connection, whatever state it is in.
+func (s *Store) drop() {
+	if s.conn != nil {
+		_ = s.conn.Close()
+		s.conn, s.file = nil, nil
 	}
 }
 
 // transaction is one BEGIN IMMEDIATE: nobody else writes while it lasts.
 type transaction struct {
-	*sql.Tx
-	ctx context.Context
-	now time.Time // the store's clock, read once the transaction has begun
+	conn *connection
+	ctx  context.Context
+	now  time.Time // the store's clock, read once the transaction has begun
 }
+
+// maxPause is half of the longest pause between two looks at a busy database.
+const maxPause = 50 * time.Millisecond
 
 // transact runs do in a transaction and commits it, durably. It repeats it while
 // the database is busy, until ctx ends.
 func (s *Store) transact(ctx context.Context, do func(t *transaction) error) error {
-	for {
-		err := s.open(ctx)
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		err := ctx.Err()
+		if err == nil {
+			err = s.open()
+		}
 		if err == nil {
 			err = s.once(ctx, do)
 		}
 		if !busy(err) || ctx.Err() != nil {
 			return s.explain(ctx, err)
 		}
-		_ = locks.Sleep(ctx, 5*time.Millisecond+rand.N(20*time.Millisecond)) // let the process go on that has it
+		_ = locks.Sleep(ctx, pause+rand.N(pause)) // let the process go on that has it
 	}
 }
 
 func (s *Store) once(ctx context.Context, do func(t *transaction) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	if _, err := s.conn.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	t := &transaction{conn: s.conn, ctx: ctx, now: time.Now().UTC().Round(0)}
+	err := s.checkSchema(t)
+	if err == nil {
+		err = do(t)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
+		if _, failed := s.conn.exec("ROLLBACK"); failed != nil {
+			s.drop() // which rolls back too
+		}
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
-	if err := do(&transaction{Tx: tx, ctx: ctx, now: time.Now().UTC().Round(0)}); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
+	if _, err := s.conn.exec("COMMIT"); err != nil {
+		s.drop()
 		return &commitError{err}
 	}
+	s.checked = true
 	return nil
 }
 
 // open opens the database, or opens it anew when its file was replaced: a lease
 // in a file that nobody else can find keeps nobody out.
-func (s *Store) open(ctx context.Context) error {
-	if s.db != nil {
+func (s *Store) open() error {
+	if s.conn != nil {
 		if now, err := os.Stat(s.path); err == nil && os.SameFile(now, s.file) {
 			return nil
 		}
-		s.Close()
+		s.drop()
 	}
 	if err := s.ensureFile(); err != nil {
 		return err
@@ -120,23 +153,17 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The driver gives up waiting when ctx ends; the timeout is for a ctx that
-	// never does. Both pragmas belong to the connection.
-	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", s.ttl.Milliseconds()), "synchronous(FULL)",
-	}}
-	dsn := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
+	// As a URI, because the driver takes what follows a "?" for options.
+	conn, err := connect((&url.URL{Scheme: "file", Path: path}).String())
 	if err != nil {
 		return err
 	}
-	db.SetMaxOpenConns(1)
-	s.db, s.file = db, file
-	err = s.prepare(ctx)
-	if err != nil {
-		s.Close()
+	s.conn, s.file, s.opened, s.checked, s.made = conn, file, time.Now(), false, false
+	if err := s.prepare(); err != nil {
+		s.drop()
+		return err
 	}
-	return err
+	return nil
 }
 
 // creating keeps the other stores of this process away from a new file until its
@@ -170,33 +197,36 @@ func (s *Store) ensureFile() error {
 	case !errors.Is(err, fs.ErrExist):
 		return s.setup(err, nextWritable)
 	}
-	return statedir.CheckFile(s.path)
+	return cmp.Or(statedir.CheckFile(s.path), checkIfThere(s.path+"-wal"), checkIfThere(s.path+"-shm"))
 }
 
-// prepare turns on the write-ahead log and sees to the schema.
-func (s *Store) prepare(ctx context.Context) error {
+// checkIfThere is for what SQLite makes beside the database, with its mode.
+func checkIfThere(path string) error {
+	if err := statedir.CheckFile(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// logPages is how long the write-ahead log may get before what is in it is copied
+// into the database, and the next commit begins the log anew. A run adds about
+// ten pages. Who opens the database reads all of the log; the copying waits for
+// the disk three times.
+const logPages = 64
+
+// prepare makes commits durable and turns on the write-ahead log.
+func (s *Store) prepare() error {
+	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", logPages)} {
+		if _, err := s.conn.exec(pragma); err != nil {
+			return err
+		}
+	}
 	var mode string
-	if err := s.db.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+	if err := s.conn.row("PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
 		return s.setup(fmt.Errorf("its file system can't have a write-ahead log (journal mode %q)", mode), nextLocal)
 	}
-	return s.once(ctx, func(t *transaction) error {
-		var tables int
-		if err := t.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
-			return err
-		}
-		if tables == 0 {
-			return t.upgrade(s.schema, 0)
-		}
-		var version int
-		switch err := t.QueryRowContext(ctx, "SELECT version FROM meta").Scan(&version); {
-		case ctx.Err() != nil || busy(err):
-			return err
-		case err != nil:
-			return s.setup(fmt.Errorf("is not a database of lockrun: %w", err), nextMove)
-		}
-		return s.checkVersion(t, version)
-	})
+	return nil
 }

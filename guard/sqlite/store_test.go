@@ -62,7 +62,7 @@ func (h *harness) Lease(t *testing.T, name string) (row *guardtest.Lease) {
 	t.Helper()
 	h.in(t, func(tx *transaction) error {
 		l, since, renewed, until := guardtest.Lease{Name: name}, instant{}, instant{}, instant{}
-		err := tx.QueryRow(`SELECT run_id, token, holder, pid, acquired_at, renewed_at, expires_at FROM lease WHERE name = ?`, name).
+		err := tx.row(`SELECT run_id, token, holder, pid, acquired_at, renewed_at, expires_at FROM lease WHERE name = ?`, name).
 			Scan(&l.RunID, &l.Token, &l.Holder, &l.PID, &since, &renewed, &until)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -85,28 +85,20 @@ func (h *harness) Run(t *testing.T, name, date string) (row *guard.Run) {
 
 func (h *harness) Attempts(t *testing.T, name string) (list []guardtest.Attempt) {
 	t.Helper()
-	h.in(t, func(tx *transaction) error {
-		rows, err := tx.Query(`
-			SELECT run_id, name, coalesce(run_date, ''), attempt, token, holder, host, pid, os_user, command, started_at, ended_at,
-			       outcome, exit_code, coalesce(signal, ''), coalesce(reason, ''), version
-			  FROM attempt WHERE name = ? ORDER BY rowid`, name)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+	h.in(t, func(tx *transaction) (err error) {
+		list, err = collect(tx, func(columns row) (guardtest.Attempt, error) {
 			var a guardtest.Attempt
 			var command string
 			var started, ended instant
-			err := errors.Join(rows.Scan(&a.RunID, &a.Name, &a.Date, &a.Attempt, &a.Token, &a.Holder, &a.Host, &a.PID, &a.OSUser, &command,
+			err := errors.Join(columns.Scan(&a.RunID, &a.Name, &a.Date, &a.Attempt, &a.Token, &a.Holder, &a.Host, &a.PID, &a.OSUser, &command,
 				&started, &ended, &a.Outcome, &a.ExitCode, &a.Signal, &a.Reason, &a.Version), json.Unmarshal([]byte(command), &a.Command))
-			if err != nil {
-				return err
-			}
 			a.StartedAt, a.EndedAt = started.Time, ended.Time
-			list = append(list, a)
-		}
-		return rows.Err()
+			return a, err
+		}, `
+			SELECT run_id, name, coalesce(run_date, ''), attempt, token, holder, host, pid, os_user, command, started_at, ended_at,
+			       outcome, exit_code, coalesce(signal, ''), coalesce(reason, ''), version
+			  FROM attempt WHERE name = ? ORDER BY rowid`, name)
+		return err
 	})
 	return list
 }

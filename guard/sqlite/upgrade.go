@@ -6,6 +6,28 @@ import (
 	"lockrun/guard"
 )
 
+// checkSchema refuses a database that is not lockrun's, once it was opened, and
+// makes the schema of an empty one.
+func (s *Store) checkSchema(t *transaction) error {
+	if s.checked {
+		return nil
+	}
+	var version int
+	err := t.row("SELECT version FROM meta").Scan(&version)
+	if err == nil {
+		return s.checkVersion(t, version)
+	}
+	if t.ctx.Err() != nil || busy(err) {
+		return err
+	}
+	var tables int
+	if t.row("SELECT count(*) FROM sqlite_schema").Scan(&tables) == nil && tables == 0 {
+		s.made = true
+		return t.upgrade(s.schema, 0)
+	}
+	return s.setup(fmt.Errorf("is not a database of lockrun: %w", err), nextMove)
+}
+
 // checkVersion refuses a schema of another version, or upgrades an older one if
 // this store may.
 func (s *Store) checkVersion(t *transaction, version int) error {
