@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 // Keep is a tier that was acquired and is to be kept.
 type Keep struct {
 	Name string // for people: "quorum", "lease", "file lock"
-	// Renew asks once for another ttl and obeys its context. See [Filter.Renew].
+	// Renew asks once for another ttl and obeys its context, which may serve later
+	// calls too: what is to end with the call, the call ends. See [Filter.Renew].
 	Renew func(context.Context) error
 	// Sent is when the request went out that acquired the tier.
 	Sent Instant
@@ -30,7 +32,7 @@ type Hold struct {
 	updates chan Update
 	results chan result
 	stop    chan struct{}
-	calls   context.Context // of the renewals in flight
+	calls   context.Context // what the renewals' contexts end with
 	cancel  context.CancelFunc
 	loops   sync.WaitGroup
 	judged  chan struct{}
@@ -87,26 +89,25 @@ func (h *Hold) judge(j *judge) {
 	defer close(h.updates)
 	alarm := h.clock.NewAlarm()
 	defer alarm.Stop()
-	var queue []Update
 	for {
 		alarm.Set(j.next())
 		var out chan<- Update
 		var head Update
-		if len(queue) > 0 {
-			out, head = h.updates, queue[0]
+		if len(j.news) > 0 {
+			out, head = h.updates, j.news[0]
 		}
 		select {
 		case out <- head:
-			queue = queue[1:]
+			j.news = slices.Delete(j.news, 0, 1) // keeps its room
 		case <-alarm.C():
-			queue = append(queue, j.tick(h.clock.Now())...)
+			j.tick(h.clock.Now())
 		case r := <-h.results:
 			now := h.clock.Now()
-			queue = append(queue, j.tick(now)...)
+			j.tick(now)
 			if r.err == nil {
-				queue = append(queue, j.granted(r.tier, r.sent, now)...)
+				j.granted(r.tier, r.sent, now)
 			} else {
-				queue = append(queue, j.failed(r.tier, r.err, now)...)
+				j.failed(r.tier, r.err, now)
 			}
 		case <-h.stop:
 			return
@@ -119,6 +120,8 @@ func (h *Hold) judge(j *judge) {
 func (h *Hold) keep(tier int, k Keep) {
 	alarm := h.clock.NewAlarm()
 	defer alarm.Stop()
+	calls := calls{parent: h.calls}
+	defer calls.close()
 	retry := newRetry(h.timing)
 	due := k.Sent.Add(h.timing.RenewEvery)
 	end := h.timing.WindowEnd(k.Sent)
@@ -130,9 +133,8 @@ func (h *Hold) keep(tier int, k Keep) {
 		if sent >= end {
 			return
 		}
-		ctx, cancel := context.WithTimeout(h.calls, min(h.timing.Call, end.Sub(sent)))
-		err := k.Renew(ctx)
-		cancel()
+		err := k.Renew(calls.begin(min(h.timing.Call, end.Sub(sent))))
+		calls.end()
 		arrived := h.clock.Now()
 		if err == nil && arrived >= end {
 			err = errors.New("the answer came after the window had closed")

@@ -76,7 +76,7 @@ func only(kind locks.UpdateKind, all []news) (found []news) {
 	return found
 }
 
-func mustTiming(t *testing.T, ttl, killAfter time.Duration) locks.Timing {
+func mustTiming(t testing.TB, ttl, killAfter time.Duration) locks.Timing {
 	t.Helper()
 	tm, err := locks.NewTiming(ttl, killAfter)
 	if err != nil {

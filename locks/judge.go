@@ -30,6 +30,7 @@ type judge struct {
 	timing Timing
 	tiers  []tierState
 	lost   bool
+	news   []Update // not told yet, oldest first
 }
 
 type tierState struct {
@@ -77,19 +78,20 @@ func (j *judge) next() Instant {
 
 // tick judges by the clock. It comes before everything else that is learned at
 // the same instant, so that a grant that arrives too late changes nothing.
-func (j *judge) tick(now Instant) (news []Update) {
+func (j *judge) tick(now Instant) {
 	for i := range j.tiers {
 		if s := &j.tiers[i]; s.optional && !s.gone && now >= s.windowEnd {
 			s.gone = true
-			news = append(news, Update{Kind: Dropped, Tier: s.name, Err: s.closed()})
+			j.tell(Update{Kind: Dropped, Tier: s.name, Err: s.closed()})
 		}
 	}
 	if w := j.weakest(); !j.lost && now >= j.timing.TermAt(j.killAt()) {
 		j.lost = true
-		news = append(news, Update{Kind: Lost, Tier: w.name, Err: w.closed(), KillAt: j.killAt()})
+		j.tell(Update{Kind: Lost, Tier: w.name, Err: w.closed(), KillAt: j.killAt()})
 	}
-	return news
 }
+
+func (j *judge) tell(u Update) { j.news = append(j.news, u) }
 
 // closed explains why a window was not extended.
 func (s *tierState) closed() error {
@@ -100,37 +102,37 @@ func (s *tierState) closed() error {
 }
 
 // granted takes note of a renewal that was sent at sent and succeeded.
-func (j *judge) granted(tier int, sent, now Instant) []Update {
+func (j *judge) granted(tier int, sent, now Instant) {
 	s := &j.tiers[tier]
 	end := j.timing.WindowEnd(sent)
 	if s.gone || now >= s.windowEnd || end <= s.windowEnd {
-		return nil
+		return
 	}
 	before := j.killAt()
 	s.windowEnd, s.lastErr = end, nil
 	if after := j.killAt(); !j.lost && after != before {
-		return []Update{{Kind: Extended, Tier: s.name, KillAt: after}}
+		j.tell(Update{Kind: Extended, Tier: s.name, KillAt: after})
 	}
-	return nil
 }
 
 // failed takes note of a renewal that did not succeed.
-func (j *judge) failed(tier int, err error, now Instant) []Update {
+func (j *judge) failed(tier int, err error, now Instant) {
 	s := &j.tiers[tier]
 	if s.gone {
-		return nil
+		return
 	}
 	s.lastErr = err
 	if !errors.Is(err, ErrLost) {
-		return []Update{{Kind: RenewFailed, Tier: s.name, Err: err}}
+		j.tell(Update{Kind: RenewFailed, Tier: s.name, Err: err})
+		return
 	}
 	s.gone = true
 	if j.lost {
-		return nil
+		return
 	}
 	j.lost = true
-	return []Update{{
+	j.tell(Update{
 		Kind: Lost, Tier: s.name, Err: fmt.Errorf("%s: %w", s.name, err),
 		KillAt: min(now.Add(j.timing.KillAfter), j.killAt()),
-	}}
+	})
 }

@@ -18,18 +18,20 @@ import (
 // buildDir is there while the tests run.
 var buildDir string
 
-var built = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(buildDir, "lockrun")
-	cmd := exec.Command("go", "build", "-o", path, ".")
+// goBuild makes the program: static, without the race detector.
+func goBuild(name string, flags ...string) (string, error) {
+	path := filepath.Join(buildDir, name)
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), ".")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
-// build makes the program as it is shipped, once: static, without the race
-// detector.
+var built = sync.OnceValues(func() (string, error) { return goBuild("lockrun") })
+
+// build makes the program once.
 func build(tb testing.TB) string {
 	tb.Helper()
 	path, err := built()
