@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -46,12 +45,9 @@ func osUser() string {
 
 // run is the main job.
 func (in *invocation) run(s *settings) error {
-	// One processor is plenty for a program that waits. With more of them the
-	// threads wake each other for nothing, and on a large host more threads could
-	// be wanted at once than the supervision keeps ready.
-	runtime.GOMAXPROCS(1)
+	// Whoever runs the command to its end does not stop them: that would cost the
+	// end some switches between threads, and the process is gone right after it.
 	signals, stop := supervise.Signals()
-	defer stop()
 	if err := in.log.configure(s); err != nil {
 		return err
 	}

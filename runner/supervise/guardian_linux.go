@@ -148,7 +148,8 @@ func guard() int {
 	if cmd.group < 0 {
 		drop(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	}
-	warmThreads(spareThreads)
+	limitProcessors()
+	warmThreads()
 	g.say(message{verb: sayReady})
 	_ = os.WriteFile("/proc/self/comm", []byte(guardianName), 0)
 	for !g.finished {

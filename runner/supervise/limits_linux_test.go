@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -58,21 +59,63 @@ func TestProcessLimit(t *testing.T) {
 	}
 }
 
-// TestSpareThreads checks that both processes have them before the child exists.
+// TestSpareThreads checks that both processes have them before the child exists,
+// whether the guardian is told to start before or after it is ready.
 func TestSpareThreads(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, "sleep", "1000")
+	for _, tt := range []struct {
+		name  string
+		delay time.Duration
+	}{
+		{"started at once", 0},
+		{"started later", 300 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// The child itself counts them: it is there no sooner than they are.
+			const count = `ls /proc/$PPID/task | wc -l
+ls /proc/$(cut -d" " -f4 /proc/$PPID/stat)/task | wc -l`
+			f := newFixture(t, "sh", "-c", count)
+			f.spec.StartDelay = tt.delay
+			f.start()
+			f.exits(0, f.wait())
+			counts := strings.Fields(f.out.String())
+			if len(counts) != 2 {
+				t.Fatalf("the child counted %q", f.out.String())
+			}
+			for i, who := range []string{"guardian", "lockrun"} {
+				if n, err := strconv.Atoi(counts[i]); err != nil || n < spareThreads {
+					t.Errorf("%s has %s threads, want at least %d", who, counts[i], spareThreads)
+				}
+			}
+		})
+	}
+}
+
+// TestProcessors checks that neither process can want a thread for each processor
+// of a large host, as a garbage collection does.
+func TestProcessors(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "sleep", "1")
+	// Both say on standard error, again and again, how many they use by now.
+	f.cmd.Env = append(f.cmd.Env, "GOMAXPROCS=64", "GODEBUG=schedtrace=20")
 	f.start()
-	eventually(t, "the start", func() bool { return f.has(Started) })
-	for _, pid := range []int{f.cmd.Process.Pid, f.guardian()} {
-		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		if err != nil {
+	f.exits(0, f.wait())
+	lines := regexp.MustCompile(`(?m)^SCHED (\d+)ms: gomaxprocs=(\d+) `).FindAllStringSubmatch(f.err.String(), -1)
+	if len(lines) < 10 {
+		t.Fatalf("only %d lines in a second", len(lines))
+	}
+	ages, latest := make([]int, len(lines)), 0
+	for i, line := range lines {
+		var err error
+		if ages[i], err = strconv.Atoi(line[1]); err != nil {
 			t.Fatal(err)
 		}
-		if len(tasks) < spareThreads {
-			t.Errorf("process %d has %d threads, want at least %d", pid, len(tasks), spareThreads)
+		latest = max(latest, ages[i])
+	}
+	for i, line := range lines {
+		// The child was there in the last second, which is all that counts.
+		if ages[i] >= latest-500 && line[2] != "1" && line[2] != "2" {
+			t.Errorf("after %d ms one still uses %s processors", ages[i], line[2])
 		}
 	}
-	f.send(f.cmd.Process.Pid, syscall.SIGTERM)
-	f.wait()
 }

@@ -14,12 +14,12 @@ import (
 // host, eight not on a busy one.
 const spareThreads = 16
 
-// warmThreads makes the runtime start n threads, which it never gives back: n
-// goroutines that each hold a thread meet, and only then let go.
-func warmThreads(n int) {
+// warmThreads makes the runtime start the spare threads, which it never gives
+// back: as many goroutines that each hold a thread meet, and only then let go.
+func warmThreads() {
 	var met, gone sync.WaitGroup
-	met.Add(n)
-	for range n {
+	met.Add(spareThreads)
+	for range spareThreads {
 		gone.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -28,6 +28,15 @@ func warmThreads(n int) {
 		})
 	}
 	gone.Wait()
+}
+
+// limitProcessors keeps a large host from wanting more threads at once than are
+// kept: a garbage collection takes one for each processor, and idle ones look for
+// work. Calling it also keeps the runtime from following a host that grows. One
+// processor would do, but with two warmThreads costs less, and holds up nobody.
+func limitProcessors() {
+	const plenty = 2
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), plenty))
 }
 
 // detachStreams lets go of the first n of the caller's standard streams, which

@@ -3,7 +3,6 @@ package supervise
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -18,6 +17,7 @@ const concludeWithin = time.Second
 func (t *Tree) handle(m message) {
 	switch m.verb {
 	case sayReady:
+		t.prepare()
 		t.ready = true
 		for _, kept := range t.unsaid {
 			if t.phase == starting { // otherwise it has been given up
@@ -196,16 +196,16 @@ func (t *Tree) emit(e Event) {
 }
 
 // linger does what remains until lockrun ends: it kills on where it took over
-// and failed, and as init it reaps strangers.
+// and failed, and as init it reaps strangers. Alarm and SIGCHLD are not given
+// back: each would cost the end of the run some switches between threads, and the
+// process is about to end.
 func (t *Tree) linger() {
 	for t.sent[TakenOver] && t.sent[Stuck] && !reap(t.ended) {
 		t.killAll(t.clock.Now())
 		t.alarm.Set(t.clock.Now().Add(killPause(time.Hour)))
 		<-t.alarm.C()
 	}
-	t.alarm.Stop()
 	if !IsInit() {
-		signal.Stop(t.children)
 		return
 	}
 	for range t.children {
