@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -56,7 +57,8 @@ func bound(c net.Conn) net.Conn {
 
 type boundConn struct {
 	net.Conn
-	answer answer
+	answer          answer
+	readBy, writeBy time.Time
 }
 
 type boundSocket struct {
@@ -66,15 +68,43 @@ type boundSocket struct {
 
 func (c *boundSocket) SyscallConn() (syscall.RawConn, error) { return c.sys.SyscallConn() }
 
+// The deadlines are kept here and set only while something is read or written.
+// The library never takes its own back, so that each would wake the process once
+// more, long after the answer has come.
+
+func (c *boundConn) SetDeadline(t time.Time) error {
+	c.readBy, c.writeBy = t, t
+	return nil
+}
+
+func (c *boundConn) SetReadDeadline(t time.Time) error {
+	c.readBy = t
+	return nil
+}
+
+func (c *boundConn) SetWriteDeadline(t time.Time) error {
+	c.writeBy = t
+	return nil
+}
+
 func (c *boundConn) Write(b []byte) (int, error) {
 	c.answer.left, c.answer.elements = maxAnswer, maxElements
-	return c.Conn.Write(b)
+	if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(b)
+	_ = c.Conn.SetWriteDeadline(time.Time{})
+	return n, err
 }
 
 // Read passes nothing on of what breaks a limit: the library would act upon it
 // before it sees the error.
 func (c *boundConn) Read(b []byte) (int, error) {
+	if err := c.Conn.SetReadDeadline(c.readBy); err != nil {
+		return 0, err
+	}
 	n, err := c.Conn.Read(b)
+	_ = c.Conn.SetReadDeadline(time.Time{})
 	if c.answer.fault == nil {
 		c.answer.fault = c.answer.read(b[:n])
 	}

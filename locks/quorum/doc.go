@@ -15,10 +15,21 @@
 //	          key again, while the trust window is open and never afterwards.
 //	release   one script, one round trip: deletes the key if the value is ours
 //	          and leaves a token for one waiter.
-//	wait      one blocking pop on one node, on a connection of its own.
+//	wait      one blocking pop on one node, on a connection of its own, and after
+//	          ten seconds without a token PTTL on as many others as it takes to
+//	          meet a majority that is free (two of three): 0.3 commands a second.
 //
-// A new connection costs one round trip more (HELLO, with the login in it), and
-// those of TCP and TLS.
+// A new connection costs the round trips of TCP and TLS, and one more if there is
+// a login (HELLO).
+//
+// # How long a free lock may stay unnoticed
+//
+// A release leaves a token, which wakes one waiter at once. The key of a holder
+// that died ends with its ttl; waiters know when and look within a second after
+// it. Where the token was lost as well, because the release did not reach the node
+// that they wait at or because whoever took it has died, they look every ten
+// seconds, with a second of jitter. A look that finds the lock gone, or a node in
+// trouble, leads to a question to all nodes.
 //
 // # How long a node may take
 //

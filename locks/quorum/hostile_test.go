@@ -56,8 +56,11 @@ func TestHostileAnswers(t *testing.T) {
 					}
 					return
 				}
-				l := &log{}
-				q := open(t, time.Minute, []string{bad, good[0], good[1]}, withLog(l))
+				l, url := &log{}, bad
+				if command == "hello" { // it is said only with a login
+					url = strings.Replace(bad, "redis://", "redis://:s3cret@", 1)
+				}
+				q := open(t, time.Minute, []string{url, good[0], good[1]}, withLog(l))
 				c := claim("host")
 				c.Name = t.Name()
 				acquire(t, q, c)

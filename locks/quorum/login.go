@@ -61,13 +61,18 @@ func refusal(said string) *loginError {
 	return &loginError{"it refuses the connection (ERR)", seeLogin, away} // which need not be the login's fault
 }
 
-// loginHook replaces what a server says to the library's own HELLO and AUTH.
+// loginHook keeps HELLO back where there is no login to send with it: a new
+// connection speaks version 2 of the protocol anyway, and the round trip is
+// saved. It replaces what a server says to the library's own HELLO and AUTH.
 type loginHook struct{}
 
 func (loginHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (loginHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hello" && len(cmd.Args()) == 2 { // the word and the version
+			return nil
+		}
 		err := next(ctx, cmd)
 		var reply redis.Error
 		if err != nil && errors.As(err, &reply) && (cmd.Name() == "hello" || cmd.Name() == "auth") {

@@ -99,21 +99,30 @@ func (q *Quorum) ReleaseRun(ctx context.Context, name, runID string) (removed in
 // error names the others, and what that means.
 func each[T any](ctx context.Context, q *Quorum, means string, ask func(context.Context, *redis.Client) (T, error)) ([]T, error) {
 	r := newRound(ctx, len(q.nodes), q.grace, q.patience)
+	answers, causes := askOf(r, q.nodes, ask)
+	r.end(false)
+	if len(causes) > 0 {
+		return answers, &locks.UnavailableError{What: what, Err: fmt.Errorf("%s (%s)", means, strings.Join(causes, "; "))}
+	}
+	return answers, nil
+}
+
+// askOf asks nodes in one round. It returns what those said that answered, and
+// why the others did not.
+func askOf[T any](r *round, nodes []*node, ask func(context.Context, *redis.Client) (T, error)) (answers []T, causes []string) {
 	type result struct {
 		node   *node
 		answer T
 		err    error
 	}
-	results := make(chan result, len(q.nodes))
-	for _, n := range q.nodes {
+	results := make(chan result, len(nodes))
+	for _, n := range nodes {
 		go func() {
 			answer, err := request(r, func(ctx context.Context) (T, error) { return ask(ctx, n.client) })
 			results <- result{n, answer, err}
 		}()
 	}
-	var answers []T
-	var causes []string
-	for range q.nodes {
+	for range nodes {
 		res := <-results
 		if res.err != nil {
 			cause, _ := res.node.explain(res.err)
@@ -122,11 +131,7 @@ func each[T any](ctx context.Context, q *Quorum, means string, ask func(context.
 		}
 		answers = append(answers, res.answer)
 	}
-	r.end(false)
-	if len(causes) > 0 {
-		return answers, &locks.UnavailableError{What: what, Err: fmt.Errorf("%s (%s)", means, strings.Join(causes, "; "))}
-	}
-	return answers, nil
+	return answers, causes
 }
 
 // releaseRunOn deletes the lock on one node if it is that run's. The value is

@@ -140,25 +140,24 @@ func TestWaitForAnotherDoor(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	for _, test := range []struct {
-		tier      string
-		left      time.Duration // 0 = unknown
-		low, high time.Duration
+		limit, left time.Duration // 0 = unknown
+		low, high   time.Duration
 	}{
-		{tier, 0, time.Second, 2 * time.Second},
-		{tier, -time.Hour, time.Second, 2 * time.Second},
-		{tier, 300 * time.Millisecond, time.Second, 2 * time.Second},
-		{tier, 5 * time.Second, 4900 * time.Millisecond, 6 * time.Second},
-		{tier, time.Hour, 10 * time.Second, 11 * time.Second},
-		{"lease", 0, time.Second, 2 * time.Second},
-		{"lease", time.Hour, 3 * time.Second, 4 * time.Second},
+		{maxWait, 0, time.Second, 2 * time.Second},
+		{maxWait, -time.Hour, time.Second, 2 * time.Second},
+		{maxWait, 300 * time.Millisecond, time.Second, 2 * time.Second},
+		{maxWait, 5 * time.Second, 4900 * time.Millisecond, 6 * time.Second},
+		{maxWait, time.Hour, 10 * time.Second, 11 * time.Second},
+		{maxTurnedAway, 0, time.Second, 2 * time.Second},
+		{maxTurnedAway, time.Hour, 3 * time.Second, 4 * time.Second},
 	} {
 		for range 100 {
-			held := &locks.HeldError{Tier: test.tier}
+			held := &locks.HeldError{}
 			if test.left != 0 {
 				held.By.Until = time.Now().Add(test.left)
 			}
-			if d := pauseFor(held); d < test.low || d > test.high {
-				t.Errorf("%s, %s left: waits %s", test.tier, test.left, d)
+			if d := pauseFor(until(held), test.limit); d < test.low || d > test.high {
+				t.Errorf("%s left, at most %s: waits %s", test.left, test.limit, d)
 			}
 		}
 	}

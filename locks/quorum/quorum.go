@@ -27,7 +27,10 @@ const (
 	// askAll: every so many questions go to all nodes, the others only to those
 	// that have answered. To wait for a hung node would make all contenders
 	// keep what they have won for so long that they never come through.
-	askAll     = 4
+	askAll = 4
+	// maxLeaving bounds the questions while a release is on its way: with the
+	// pauses below they take about as long as a message to the far end of the earth.
+	maxLeaving = 5
 	firstPause = 16 * time.Millisecond // several round trips between near hosts
 	maxPause   = 512 * time.Millisecond
 )
@@ -119,14 +122,18 @@ func (q *Quorum) Acquire(ctx context.Context, c locks.Claim) error {
 		switch {
 		case v.healthy < q.need:
 			return q.unusable()
-		case v.holder != "":
+		case v.holder != "" && !(asked < maxLeaving && q.leaving(v)):
 			q.woken = nil // the holder's release will wake the next one
 			q.notice(false)
 			return held(v)
 		case asked == maxAsks:
 			return q.undecided(nil)
 		}
-		q.debug(fmt.Sprintf("split vote no. %d: %d of %d nodes won", asked, v.won, len(q.nodes)))
+		text := "split vote"
+		if v.holder != "" {
+			text = "release on its way"
+		}
+		q.debug(fmt.Sprintf("%s, question no. %d: %d of %d nodes won", text, asked, v.won, len(q.nodes)))
 		q.pause(ctx, asked, v.won > 0)
 	}
 }
@@ -207,6 +214,14 @@ func (q *Quorum) count() (v verdict) {
 		}
 	}
 	return v
+}
+
+// leaving tells whether a lock that a majority still says is held is just being
+// given back: a release goes to all nodes at once, and who is woken by the token
+// on a near one may ask the far ones before it has got there. The token is used
+// up, so that to wait again would be to wait for nothing.
+func (q *Quorum) leaving(v verdict) bool {
+	return q.woken != nil && q.woken.err == nil && q.woken.said.value != v.holder
 }
 
 // held names the holder. A value that lockrun did not write names nobody.

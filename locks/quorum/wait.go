@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,11 +18,13 @@ import (
 
 const (
 	// wakeLife is how long a token waits for a waiter: longer than it takes from
-	// a refused question to the pop, so that a release in between is noticed.
+	// a refused question or a look to the pop, so that a release in between is
+	// noticed.
 	wakeLife = 5 * time.Second
 	// A pause ends when the holder's lock would end that nobody renews, but
-	// nobody waits longer than maxWait without asking again, in case that no
-	// token comes: the node that we wait at may have missed the release.
+	// nobody waits longer than maxWait without a look, in case that no token
+	// comes: the node that we wait at may have missed the release, or whoever
+	// took the token may have died of it.
 	minWait = time.Second
 	maxWait = 10 * time.Second
 	// maxTurnedAway bounds the pause after a door further in has said "held":
@@ -40,8 +44,9 @@ const (
 )
 
 // Wait returns when asking again makes sense: a release has woken this waiter,
-// or the pause is over. When ctx ends it returns its error at once, after it has
-// passed on a token that may have come in the same moment.
+// or a look at a few nodes found the lock gone or a node in trouble. When ctx
+// ends it returns its error at once, after it has passed on a token that may have
+// come in the same moment.
 func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -55,36 +60,105 @@ func (q *Quorum) Wait(ctx context.Context, held *locks.HeldError) error {
 			// its end; we were quicker. This once it won't take long.
 			return locks.Sleep(ctx, recordTime/2+rand.N(recordTime))
 		}
-	}
-	end := time.Now().Add(pauseFor(held))
-	if err := locks.Sleep(ctx, min(q.wakes.pause(), time.Until(end))); err != nil {
+		_, err := q.block(ctx, pauseFor(until(held), maxTurnedAway))
 		return err
 	}
-	for _, n := range q.nodes {
+	for left := until(held); ; {
+		at, err := q.block(ctx, pauseFor(left, maxWait))
+		if at < 0 || err != nil {
+			return err
+		}
+		if left = q.look(ctx, at); left < 0 {
+			return ctx.Err()
+		}
+	}
+}
+
+// until is how long a holder's lock goes on without a renewal, as far as is known.
+func until(held *locks.HeldError) time.Duration {
+	if held.By.Until.IsZero() {
+		return 0
+	}
+	return time.Until(held.By.Until)
+}
+
+// pauseFor is how long to wait, if no token comes, for a lock that has some time
+// left.
+func pauseFor(left, limit time.Duration) time.Duration {
+	return min(max(left, minWait), limit) + rand.N(waitJitter)
+}
+
+// block waits for a token, for d at most. It returns the index of the node at
+// which none came in that time, or -1 when it is better to ask again: a token has
+// come, or a node could not be waited at.
+func (q *Quorum) block(ctx context.Context, d time.Duration) (at int, err error) {
+	end := time.Now().Add(d)
+	if err := locks.Sleep(ctx, min(q.wakes.pause(), d)); err != nil {
+		return -1, err
+	}
+	failed := false
+	for i, n := range q.nodes {
 		if n.err != nil || q.name == "" {
 			continue // it did not answer when it was asked last
 		}
 		if time.Until(end) < 0 {
-			return ctx.Err()
+			return -1, ctx.Err()
 		}
 		token, err := q.waiter.pop(ctx, n, wakeKey(q.name), time.Until(end))
 		switch {
 		case ctx.Err() != nil:
 			q.waiter.drop(false)
 			q.passOn(n)
-			return ctx.Err()
+			return -1, ctx.Err()
 		case token:
 			q.woken, q.hasty = n, true
 			q.wakes.count()
-			return nil
+			return -1, nil
 		case err == nil: // the time is over, or the node says so too early
-			return locks.Sleep(ctx, time.Until(end))
+			if failed {
+				i = -1
+			}
+			return i, locks.Sleep(ctx, time.Until(end))
 		}
+		failed = true
 		q.waiter.drop(false)
 		cause, _ := n.explain(err)
 		q.debug(fmt.Sprintf("waiting at Redis node %s failed: %s", n.name, cause))
 	}
-	return locks.Sleep(ctx, time.Until(end))
+	return -1, locks.Sleep(ctx, time.Until(end))
+}
+
+// look asks some nodes how long the lock still goes on there. It returns -1 when
+// all nodes are better asked: it is gone from one of them, or one did not answer.
+//
+// A lock that is free is free on a majority, so it is enough to ask one node more
+// than a majority leaves over. Those after the one that we wait at come first: had
+// the release got there, there would have been a token.
+func (q *Quorum) look(ctx context.Context, at int) time.Duration {
+	var nodes []*node
+	for i := range q.nodes {
+		if n := q.nodes[(at+1+i)%len(q.nodes)]; n.err == nil {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) < q.need {
+		return -1
+	}
+	nodes = nodes[:len(nodes)-q.need+1]
+	r := newRound(ctx, len(nodes), 0, q.patience) // nothing is changed, so nothing has to be waited for
+	defer r.end(false)
+	lefts, causes := askOf(r, nodes, func(ctx context.Context, client *redis.Client) (int64, error) {
+		// The library would make a duration of it, which may overflow.
+		return client.Do(ctx, "PTTL", lockKey(q.name)).Int64()
+	})
+	if len(causes) > 0 {
+		q.debug("looking at the lock failed at Redis node " + strings.Join(causes, "; "))
+		return -1
+	}
+	if slices.Min(lefts) < 0 { // it is gone, or not of lockrun's making
+		return -1
+	}
+	return time.Duration(min(slices.Max(lefts), maxWait.Milliseconds())) * time.Millisecond
 }
 
 // wakes keeps tokens that lead to nothing from driving a waiter: whoever can
@@ -104,19 +178,6 @@ func (w *wakes) count() {
 
 // pause is how long no token may be taken.
 func (w *wakes) pause() time.Duration { return time.Until(w.paid.Add(-wakeCost)) }
-
-// pauseFor is how long to wait if no token comes.
-func pauseFor(held *locks.HeldError) time.Duration {
-	limit := maxWait
-	if held.Tier != tier {
-		limit = maxTurnedAway
-	}
-	d := minWait
-	if !held.By.Until.IsZero() {
-		d = min(max(time.Until(held.By.Until), minWait), limit)
-	}
-	return d + rand.N(waitJitter)
-}
 
 // passOn leaves a token at n if the lock is free there: the one that woke us,
 // or that was sent to the connection which we have just dropped.
