@@ -66,9 +66,7 @@ const cancelPatience = 100 * time.Millisecond
 // Close drops the connection. What was cancelled gets a moment to hear of it.
 func (s *Store) Close() {
 	if s.conn != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.conn.Close(ctx)
+		sayGoodbye(s.conn)
 		s.conn = nil
 	}
 	if s.aborted != nil {
@@ -88,11 +86,17 @@ func (s *Store) drop() {
 	if s.conn.IsClosed() {
 		s.aborted = s.conn
 	} else {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.conn.Close(ctx)
+		sayGoodbye(s.conn)
 	}
 	s.conn = nil
+}
+
+// sayGoodbye closes a connection as the server wants it. The bound is the
+// socket's: one of a context would take a goroutine that watches it, and the end
+// of each run some switches between threads.
+func sayGoodbye(conn *pgx.Conn) {
+	_ = conn.PgConn().Conn().SetDeadline(time.Now().Add(time.Second))
+	_ = conn.Close(context.Background())
 }
 
 // connect makes sure that there is a connection.
