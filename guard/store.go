@@ -7,6 +7,9 @@ import "context"
 // Errors are *locks.UnavailableError (nobody could decide), *locks.SetupError
 // (trying again won't help), or ctx's own.
 type Store interface {
+	// Connect makes the connection that the next call needs, if it can: an error
+	// is left for that call to meet. A store without connections does nothing.
+	Connect(ctx context.Context)
 	// Acquire takes lease, guard row and attempt in one durable transaction, or
 	// nothing. It connects when it has to. A lost answer is asked for again with
 	// the same run id until ctx ends; then the error says Taken.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -111,16 +112,22 @@ func TestDoors(t *testing.T) {
 		{name: "the guardian can't be forked", set: func(_ *testing.T, s *stage) {
 			s.runner.NewChild = func() (Child, error) { return nil, syscall.EAGAIN }
 		}, want: Result{Code: ExitSystem}, event: EventUnavailable},
-		{name: "the guardian begins while the store is asked", set: func(_ *testing.T, s *stage) {
-			asked := make(chan struct{})
+		{name: "the guardian begins while the store is connected to", set: func(_ *testing.T, s *stage) {
+			c := connecting{s.store, make(chan struct{})}
+			s.runner.Store = c
 			s.runner.NewChild = func() (Child, error) {
-				<-asked
+				<-c.begun
 				return s.child, nil
 			}
-			s.store.Script(guardtest.OnAcquire, func(context.Context) guardtest.Fault {
-				close(asked)
-				return guardtest.Fault{}
-			})
+		}, starts: true},
+		{name: "nothing is taken before the guardian has begun", set: func(_ *testing.T, s *stage) {
+			s.runner.NewChild = func() (Child, error) {
+				time.Sleep(time.Second)
+				if n := s.store.Count(guardtest.OnAcquire); n != 0 {
+					return nil, fmt.Errorf("%d acquires went out", n)
+				}
+				return s.child, nil
+			}
 		}, starts: true},
 		{name: "date done", set: func(t *testing.T, s *stage) { s.other(t, guard.OutcomeSucceeded) },
 			want: Result{}, event: EventDone, check: func(t *testing.T, s *stage) {
@@ -194,3 +201,11 @@ func TestDoors(t *testing.T) {
 		})
 	}
 }
+
+// connecting tells when it is connected to.
+type connecting struct {
+	*guardtest.Memory
+	begun chan struct{}
+}
+
+func (c connecting) Connect(context.Context) { close(c.begun) }

@@ -91,6 +91,15 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 	if x.interrupted() {
 		return nil, false, x.abandon(x.signal)
 	}
+	x.connectStore(left())
+	if x.interrupted() {
+		return nil, false, x.abandon(x.signal)
+	}
+	// Not before all is there that the child needs: a host that has no room for
+	// the supervision may end lockrun right then, and nothing must be taken.
+	if err := x.awaitChild(left()); err != nil {
+		return nil, false, x.childless(err)
+	}
 	err := x.tryStore(left)
 	if x.interrupted() {
 		return nil, false, x.abandon(x.signal)
@@ -100,9 +109,6 @@ func (x *run) try() (held *locks.HeldError, granted bool, res Result) {
 	}
 	switch x.answer.Verdict {
 	case guard.Granted:
-		if err := x.awaitChild(left()); err != nil {
-			return nil, false, x.childless(err)
-		}
 		if now := x.Clock.Now(); now >= x.Timing.TermAt(x.Timing.KillAt(x.windowEnd())) {
 			return nil, false, x.failed(&locks.UnavailableError{
 				What: "the way to the start", Err: errors.New("took so long that the lock or the lease is about to end"),
@@ -142,8 +148,15 @@ type begun struct {
 	err   error
 }
 
+// connectStore connects to the store while the supervision begins.
+func (x *run) connectStore(bound time.Duration) {
+	ctx, cancel := x.patient(bound)
+	defer cancel()
+	x.Store.Connect(ctx)
+}
+
 // beginChild begins the supervision, once for all tries, while the store is
-// being asked.
+// connected to.
 func (x *run) beginChild() {
 	if x.child != nil || x.begun != nil {
 		return

@@ -109,6 +109,9 @@ func (m *Memory) Finish(ctx context.Context, e *guard.End) error {
 	})
 }
 
+// Connect implements [guard.Store].
+func (m *Memory) Connect(context.Context) {}
+
 // Undo implements [guard.Store].
 func (m *Memory) Undo(ctx context.Context, r *guard.Request, reason string) error {
 	return m.call(ctx, OnUndo, func(now time.Time) error {

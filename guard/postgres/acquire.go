@@ -29,6 +29,7 @@ type asking struct {
 	doubted    string        // the run that was found unknown, once
 	free       string        // the free lease that was seen and not taken
 	sights     int           // how often in a row
+	elapsed    time.Duration // since lockrun was started, when the last acquire was sent
 	half       bool          // the last acquire undid itself: it had the lease, and no more
 	copied     bool          // an earlier copy of the acquire was granted
 }
@@ -142,6 +143,10 @@ func (q *asking) judge(ctx context.Context, row *row) (_ guard.Answer, err error
 			q.markUnknown(ctx, prior.RunID)
 		}
 	default:
+		if held == nil && !q.half && q.tooLate(answer.At) {
+			answer.Verdict, answer.Meant = guard.WrongDate, answer.At.Add(-q.elapsed)
+			return answer, nil, true
+		}
 		if held == nil && q.half {
 			q.last = errors.New("the lease can be taken, the rows in lockrun.run and lockrun.attempt can't: see the triggers, rules and policies of these tables")
 			q.sleep(ctx)

@@ -27,7 +27,8 @@ func (q *asking) ask(ctx context.Context) (granted *guard.Answer, err error) {
 	}
 	args := requestArgs(q.r)
 	args["schema"], args["open"], args["ttl"] = guard.SchemaVersion, mayOpen(q.r.Rerun), q.r.TTL
-	args["from"], args["before"] = q.meant(q.r.Since())
+	q.elapsed = q.r.Since()
+	args["from"], args["before"] = q.meant(q.elapsed)
 	err = q.transact(ctx, q.timing.Call/2, func(b *pgx.Batch) {
 		b.Queue("/* "+q.mark+" */ "+acquireSQL, pgx.StrictNamedArgs(args)).Query(func(rows pgx.Rows) (err error) {
 			granted, err = readGrant(rows)
@@ -70,6 +71,14 @@ func (q *asking) meant(elapsed time.Duration) (from, before pgtype.Timestamptz) 
 			pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
 	}
 	return pgtype.Timestamptz{Time: q.r.From.Add(elapsed), Valid: true}, pgtype.Timestamptz{Time: q.r.Before.Add(elapsed), Valid: true}
+}
+
+// tooLate tells whether the last acquire may have found the date to be over, by a
+// clock that says at when it is asked why. The start of lockrun is where that clock
+// was less the time since, and the longer an acquire took to be looked at, the
+// later it seems: a quicker question can find the date still right.
+func (q *asking) tooLate(at time.Time) bool {
+	return !q.r.Before.IsZero() && !q.copied && !at.Before(q.r.Before.Add(q.elapsed))
 }
 
 // askWhy asks what stood in the way of an acquire that took nothing.

@@ -35,7 +35,7 @@ func (l *Ledger) Close() {
 	l.conn = nil
 }
 
-// Times are read as microseconds since 1970, as acquire.sql does it, and within
+// Times are read as microseconds since 1970, as refusal.sql does it, and within
 // the years that a time.Time and RFC 3339 have, but for the first day: it begins
 // with Go's zero time, which means that there is none.
 func micros(column string) string {

@@ -19,7 +19,7 @@ func readGrant(rows pgx.Rows) (*guard.Answer, error) {
 		a := &guard.Answer{Verdict: guard.Granted}
 		var at float64
 		err := row.Scan(&a.Token, &a.Attempt, &at, nil)
-		a.At = time.UnixMicro(int64(math.Round(at * 1e6))) // exact: there are 2^53 microseconds until the year 2255
+		a.At = time.UnixMicro(int64(math.Round(at * 1e6))) // a float64 is exact enough until the year 2106
 		return a, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -193,3 +193,24 @@ func TestWrongDate(t *testing.T) {
 		t.Error("one run id has two dates")
 	}
 }
+
+// An acquire that the server looks at later than at the question why: by the one the
+// date was over when lockrun was started, by the other it was not.
+func TestSlowAcquireAtTheEndOfADate(t *testing.T) {
+	d := newDatabase(t)
+	s := store(t, d.dsn)
+	now := acquire(t, s, request("clock", "")).At
+	r := request("eod", "2026-01-15")
+	r.From, r.Before = now.Add(-time.Hour), now
+	asked := 0
+	r.Elapsed = func() time.Duration {
+		asked++
+		return time.Duration(asked-1) * 10 * time.Second
+	}
+	if a := acquire(t, s, r); a.Verdict != guard.WrongDate || a.Meant.Before(r.Before) {
+		t.Errorf("answer %+v, want that date to be over", a)
+	}
+	if asked != 2 {
+		t.Errorf("it was asked %d times", asked)
+	}
+}

@@ -99,6 +99,13 @@ func sayGoodbye(conn *pgx.Conn) {
 	_ = conn.Close(context.Background())
 }
 
+// Connect implements [guard.Store].
+func (s *Store) Connect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.timing.Call)
+	defer cancel()
+	_ = s.connect(ctx)
+}
+
 // connect makes sure that there is a connection.
 func (s *Store) connect(ctx context.Context) error {
 	if s.conn != nil && !s.conn.IsClosed() {

@@ -91,12 +91,17 @@ func (c *connection) exec(statement string, args ...any) (int64, error) {
 }
 
 // query calls each for the rows of a result, until that returns an error.
-func (c *connection) query(each func(row) error, statement string, args ...any) (err error) {
+func (c *connection) query(each func(row) error, statement string, args ...any) error {
+	return c.queryWithin(context.Background(), each, statement, args...)
+}
+
+// queryWithin is a query that ends with ctx.
+func (c *connection) queryWithin(ctx context.Context, each func(row) error, statement string, args ...any) (err error) {
 	values, err := toValues(args)
 	if err != nil {
 		return err
 	}
-	rows, err := c.QueryContext(context.Background(), statement, values)
+	rows, err := c.QueryContext(ctx, statement, values)
 	if err != nil {
 		return err
 	}
@@ -123,8 +128,13 @@ var errEnough = errors.New("no more rows are wanted")
 
 // row returns the first row of a result.
 func (c *connection) row(statement string, args ...any) row {
+	return c.rowWithin(context.Background(), statement, args...)
+}
+
+// rowWithin is a row whose query ends with ctx.
+func (c *connection) rowWithin(ctx context.Context, statement string, args ...any) row {
 	first := row{err: sql.ErrNoRows}
-	err := c.query(func(r row) error {
+	err := c.queryWithin(ctx, func(r row) error {
 		first = r
 		return errEnough
 	}, statement, args...)

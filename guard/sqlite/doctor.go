@@ -29,7 +29,11 @@ func Examine(ctx context.Context, stateDir string) []locks.Finding {
 	s.mustExist = true
 	err := s.transact(ctx, func(*transaction) error { return nil })
 	if err == nil {
-		err = s.checkPages() // outside of a transaction, so that others may write
+		err = s.checkPages(ctx) // outside of a transaction, so that others may write
+		if ctx.Err() != nil {
+			f.Warn(check, "version %d of the schema; too large to be looked through within %s", s.schema.Version(), checkBound)
+			return f.List
+		}
 	}
 	var setup *locks.SetupError
 	var away *locks.UnavailableError
@@ -48,10 +52,15 @@ func Examine(ctx context.Context, stateDir string) []locks.Finding {
 
 // checkPages refuses a database that is damaged, as an old copy is that was put
 // beside a newer log: a guard row that can't be found opens its date again.
-func (s *Store) checkPages() error {
+func (s *Store) checkPages(ctx context.Context) error {
 	var found string
-	if err := s.conn.row("PRAGMA quick_check(1)").Scan(&found); err != nil {
-		return s.explain(context.Background(), err)
+	err := s.conn.rowWithin(ctx, "PRAGMA quick_check(1)").Scan(&found)
+	for busy(err) && ctx.Err() == nil {
+		_ = locks.Sleep(ctx, maxPause)
+		err = s.conn.rowWithin(ctx, "PRAGMA quick_check(1)").Scan(&found)
+	}
+	if err != nil {
+		return s.explain(ctx, err)
 	}
 	if found != "ok" {
 		return s.setup(fmt.Errorf("is damaged: %s", found), nextMove)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -49,6 +50,14 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(dir, locks.GradeOK, "version 1")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := errors.Join(s.open(), s.checkPages(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.checkPages(over); err == nil {
+		t.Error("the look at the pages has no bound")
+	}
 	if err := s.transact(t.Context(), func(tx *transaction) error {
 		_, err := tx.exec("UPDATE meta SET version = 99")
 		return err

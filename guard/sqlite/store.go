@@ -57,6 +57,9 @@ func New(stateDir string, t locks.Timing) *Store {
 	return &Store{dir: stateDir, path: filepath.Join(stateDir, FileName), ttl: t.TTL, schema: theSchema}
 }
 
+// Connect implements [guard.Store].
+func (s *Store) Connect(context.Context) {}
+
 // longOpen is how long a store has been open that takes a millisecond to tidy up.
 const longOpen = 100 * time.Millisecond
 

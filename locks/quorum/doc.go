@@ -29,7 +29,7 @@
 // it. Where the token was lost as well, because the release did not reach the node
 // that they wait at or because whoever took it has died, they look every ten
 // seconds, with a second of jitter. A look that finds the lock gone, or a node in
-// trouble, leads to a question to all nodes.
+// trouble, leads to a question to all nodes; as long as one is, each look does.
 //
 // # How long a node may take
 //

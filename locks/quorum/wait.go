@@ -129,7 +129,8 @@ func (q *Quorum) block(ctx context.Context, d time.Duration) (at int, err error)
 }
 
 // look asks some nodes how long the lock still goes on there. It returns -1 when
-// all nodes are better asked: it is gone from one of them, or one did not answer.
+// all nodes are better asked: it is gone from one of them, or one did not answer,
+// now or when all were asked last.
 //
 // A lock that is free is free on a majority, so it is enough to ask one node more
 // than a majority leaves over. Those after the one that we wait at come first: had
@@ -137,12 +138,11 @@ func (q *Quorum) block(ctx context.Context, d time.Duration) (at int, err error)
 func (q *Quorum) look(ctx context.Context, at int) time.Duration {
 	var nodes []*node
 	for i := range q.nodes {
-		if n := q.nodes[(at+1+i)%len(q.nodes)]; n.err == nil {
-			nodes = append(nodes, n)
+		n := q.nodes[(at+1+i)%len(q.nodes)]
+		if n.err != nil {
+			return -1 // by now it may be back, and free
 		}
-	}
-	if len(nodes) < q.need {
-		return -1
+		nodes = append(nodes, n)
 	}
 	nodes = nodes[:len(nodes)-q.need+1]
 	r := newRound(ctx, len(nodes), 0, q.patience) // nothing is changed, so nothing has to be waited for

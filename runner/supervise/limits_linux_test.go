@@ -15,7 +15,7 @@ import (
 func pidsGroup(t *testing.T, limit int) (dir string, ok bool) {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
-		dir := filepath.Join(root, fmt.Sprintf("supervise-test-%d", os.Getpid()))
+		dir := filepath.Join(root, fmt.Sprintf("supervise-test-%d-%d", os.Getpid(), limit))
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}

@@ -15,10 +15,19 @@ import (
 // the child.
 const threadsNeeded = 2*spareThreads + 8
 
-// roomForThreads tells of a limit of processes (ulimit -u) that leaves too little
-// room: a Go process that gets no thread does not fail, it crashes. The kernel
-// counts all threads of the user, of which /proc may show only some.
+// roomForThreads tells of a limit of processes that leaves too little room: a Go
+// process that gets no thread does not fail, it crashes.
 func roomForThreads() error {
+	membership, _ := os.ReadFile("/proc/self/cgroup")
+	if err := roomInGroups(groupsRoot, string(membership)); err != nil {
+		return err
+	}
+	return roomForUser()
+}
+
+// roomForUser looks at the limit of the user (ulimit -u). The kernel counts all
+// threads of the user, of which /proc may show only some.
+func roomForUser() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY || exempt() {
 		return nil

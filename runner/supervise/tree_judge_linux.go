@@ -17,7 +17,6 @@ const concludeWithin = time.Second
 func (t *Tree) handle(m message) {
 	switch m.verb {
 	case sayReady:
-		t.prepare()
 		t.ready = true
 		for _, kept := range t.unsaid {
 			if t.phase == starting { // otherwise it has been given up

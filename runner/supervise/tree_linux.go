@@ -51,7 +51,6 @@ type Tree struct {
 	child    int
 	lost     bool // the channel is at its end
 	ready    bool // the guardian can be talked to
-	prepared bool // this process lacks nothing any more, whatever the child does
 
 	unsaid   []message     // until it is ready
 	seq      int           // of the last request
@@ -68,7 +67,10 @@ type Tree struct {
 
 // New starts the guardian, which then waits for [Tree.Start]. An error is the
 // system's fault: no process can be started, or /proc does not show this one.
+// When it returns, this process has all the threads that it will need, whatever
+// the child leaves.
 func New(opts Options) (*Tree, error) {
+	limitProcessors()
 	if err := subreaper(); err != nil {
 		return nil, err
 	}
@@ -104,21 +106,10 @@ func New(opts Options) (*Tree, error) {
 		signal.Stop(t.children)
 		return nil, fmt.Errorf("start the guardian: %w", err)
 	}
+	warmThreads()
 	t.alarm = t.clock.NewAlarm()
 	go t.run()
 	return t, nil
-}
-
-// prepare makes the threads that have to be there before the child is. It comes
-// as late as that allows, because it takes as long as an answer of a server: when
-// the guardian is ready, while lockrun most likely waits for its store, or at the
-// start, when everybody waits for the guardian.
-func (t *Tree) prepare() {
-	if !t.prepared {
-		t.prepared = true
-		limitProcessors()
-		warmThreads()
-	}
 }
 
 // startGuardian executes this program's own file once more. The descriptor
@@ -169,7 +160,6 @@ func (t *Tree) Start(vars []string, killAt locks.Instant) {
 			return
 		}
 		t.phase, t.killAt, t.answerBy = starting, killAt, now.Add(answerWithin)
-		t.prepare()
 		t.ask(message{verb: sayStart, at: killAt, list: vars})
 	})
 }
