@@ -24,7 +24,8 @@ type Runner struct {
 	Outbox *outbox.Box
 	// NewChild begins the supervision of the child, which then waits for its
 	// start. It is called once the filter is ours, so that whoever loses there
-	// spends nothing on it, and while the store is being asked.
+	// spends nothing on it, while the store is connected to, and nothing is taken
+	// before it has returned.
 	NewChild func() (Child, error)
 	Clock    locks.Clock
 	Timing   locks.Timing
