@@ -109,6 +109,12 @@ func TestJudgeAcquits(t *testing.T) {
 			h.Invocations[5].Rerun = "failed,unknown"
 			h.Attempts[1].Outcome, h.Attempts[1].Code, h.Attempts[1].Signal = "succeeded", 0, ""
 		},
+		"success_told_after_the_lease_was_taken": func(h *history) { // the database hung meanwhile
+			h.Invocations[3].End, h.Children[1].End = ending{}, exits(0)
+			h.Invocations[3].Harm, h.Invocations[3].Ended = "", sec(7.06) // before the next child's first word
+			h.Invocations[5].Rerun = "failed,unknown"
+			h.Attempts[1].Outcome, h.Attempts[1].Code, h.Attempts[1].Signal = "succeeded", 0, ""
+		},
 		"machine_stood_still": func(h *history) {
 			h.Children[3].Last = sec(2.1)
 			h.Stalls = []span{{From: sec(1.75), To: sec(2.05)}}

@@ -116,15 +116,15 @@ func (j *judging) successOnRecord(i *invocation) {
 			return
 		}
 	}
-	if c != nil && (i.End.Code == exitUnrecorded || i.Harm == harmStopLockrun) && j.startedAfter(c) {
+	if c != nil && j.startedAfter(c, i) {
 		return // run again before it was delivered, or told, with --rerun
 	}
 	j.blame(ruleRecord, "%s, but its date is not on record as done", i)
 }
 
-func (j *judging) startedAfter(c *child) bool {
+func (j *judging) startedAfter(c *child, i *invocation) bool {
 	for _, o := range j.byName[c.Name] {
-		if o.Date == c.Date && o.Start > c.Last {
+		if o.Date == c.Date && o.Start > c.Last && (i.End.Code == exitUnrecorded || j.taken(o) < i.Ended) {
 			return true
 		}
 	}

@@ -173,8 +173,9 @@ func (j *judging) leases() {
 const clockTolerance = time.Millisecond
 
 // dates: what was started once is started again only if --rerun says so, and
-// never after lockrun has said that it succeeded. A lockrun that was stopped past
-// its lease says so only when it goes on: until then its end is unknown.
+// never after lockrun has said that it succeeded. One that was stopped past its
+// lease, or whose database did not answer until then, says so only afterwards:
+// until then its end is unknown.
 func (j *judging) dates() {
 	for _, all := range j.byName {
 		earlier := map[string]*child{}
@@ -185,12 +186,22 @@ func (j *judging) dates() {
 				continue
 			}
 			was, now := j.invocations[before.Invocation], j.invocations[c.Invocation]
-			unknown := was.Harm == harmStopLockrun && was.Ended > c.Start && strings.Contains(now.Rerun, "unknown")
+			unknown := j.taken(c) < was.Ended && strings.Contains(now.Rerun, "unknown")
 			if now.Rerun == "" || was.End == (ending{}) && !unknown {
 				j.blame(ruleTwice, "%s after %s, whose lockrun said %q; --rerun %q", c, before, was.End, now.Rerun)
 			}
 		}
 	}
+}
+
+// taken is when the child's run took its lease. Whether it was free then is judged
+// elsewhere.
+func (j *judging) taken(c *child) moment {
+	i := slices.IndexFunc(j.Leases, func(l lease) bool { return l.RunID == c.RunID })
+	if i < 0 {
+		return c.Start
+	}
+	return j.Leases[i].At
 }
 
 // ledger: what was written behind the fence is in the order of the tokens, and
