@@ -143,26 +143,31 @@ func (q *asking) judge(ctx context.Context, row *row) (_ guard.Answer, err error
 			q.markUnknown(ctx, prior.RunID)
 		}
 	default:
-		if held == nil && !q.half && q.tooLate(answer.At) {
-			answer.Verdict, answer.Meant = guard.WrongDate, answer.At.Add(-q.elapsed)
-			return answer, nil, true
-		}
-		if held == nil && q.half {
-			q.last = errors.New("the lease can be taken, the rows in lockrun.run and lockrun.attempt can't: see the triggers, rules and policies of these tables")
-			q.sleep(ctx)
-			return answer, nil, false
-		}
 		if held == nil {
-			if err := q.spoilt(row, prior); err != nil {
-				return guard.Answer{}, q.refused(err), true
-			}
-			q.last = errors.New("the lease changes hands faster than it can be taken")
-			q.sleep(ctx)
-			return answer, nil, false
+			return q.unexplained(ctx, row, prior, answer)
 		}
 		answer.Verdict, answer.Held = guard.Held, held
 	}
 	return answer, nil, true
+}
+
+// unexplained is what an acquire leads to that took nothing although nothing stands
+// in its way, or not any more: mostly to another try.
+func (q *asking) unexplained(ctx context.Context, row *row, prior *guard.Run, answer guard.Answer) (_ guard.Answer, err error, decided bool) {
+	switch {
+	case q.half:
+		q.last = errors.New("the lease can be taken, the rows in lockrun.run and lockrun.attempt can't: see the triggers, rules and policies of these tables")
+	case q.tooLate(answer.At):
+		answer.Verdict, answer.Meant = guard.WrongDate, answer.At.Add(-q.elapsed)
+		return answer, nil, true
+	default:
+		if err := q.spoilt(row, prior); err != nil {
+			return guard.Answer{}, q.refused(err), true
+		}
+		q.last = errors.New("the lease changes hands faster than it can be taken")
+	}
+	q.sleep(ctx)
+	return answer, nil, false
 }
 
 // spoilt says what is wrong with rows that let nobody in and belong to nobody.

@@ -54,13 +54,14 @@ func Examine(ctx context.Context, stateDir string) []locks.Finding {
 // beside a newer log: a guard row that can't be found opens its date again.
 func (s *Store) checkPages(ctx context.Context) error {
 	var found string
-	err := s.conn.rowWithin(ctx, "PRAGMA quick_check(1)").Scan(&found)
-	for busy(err) && ctx.Err() == nil {
-		_ = locks.Sleep(ctx, maxPause)
-		err = s.conn.rowWithin(ctx, "PRAGMA quick_check(1)").Scan(&found)
-	}
-	if err != nil {
-		return s.explain(ctx, err)
+	for {
+		err := s.conn.rowWithin(ctx, "PRAGMA quick_check(1)").Scan(&found)
+		if err == nil {
+			break
+		}
+		if !busy(err) || locks.Sleep(ctx, maxPause) != nil {
+			return s.explain(ctx, err)
+		}
 	}
 	if found != "ok" {
 		return s.setup(fmt.Errorf("is damaged: %s", found), nextMove)
